@@ -1,0 +1,180 @@
+//! Coded errors: a number, a template and the arguments that fill it.
+//!
+//! Programs match on [`ErrorCode`], people read the text; nothing is ever matched by text. Numbers are
+//! append-only: a code keeps its number and its meaning for good.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $number:literal $name:ident $template:literal,)*) => {
+        /// What kind of error or warning it is. Append-only: numbers are never changed or reused.
+        ///
+        /// ```
+        /// use wakeline_core::ErrorCode;
+        /// assert_eq!(ErrorCode::InvalidPlan as u16, 0x0001);
+        /// assert_eq!(ErrorCode::Timeout.to_string(), "0x0009 Timeout");
+        /// ```
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        #[non_exhaustive]
+        pub enum ErrorCode { $($(#[$doc])* $name = $number,)* }
+
+        impl ErrorCode {
+            /// Every code, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The text with a `{}` for each argument.
+            pub const fn template(self) -> &'static str {
+                match self { $(Self::$name => $template,)* }
+            }
+
+            /// The code's name, as in the source.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A plan or band text that cannot be read. Arguments: the text, the column (from 1, in characters), what is wrong and what would be right.
+    0x0001 InvalidPlan "invalid plan `{}`, column {}: {}",
+    /// Warning: no word wait in hardware. Arguments: why not, what parks instead.
+    0x0002 ParkFallback "no word wait in hardware ({}): parking by {} instead",
+    /// Warning: an executor was replaced. Arguments: what was asked for, why it cannot run, what runs.
+    0x0003 ExecutorFallback "executor `{}` cannot run here ({}): running `{}` instead",
+    /// An executor cannot run here and strict settings forbid another. Arguments: what was asked for, why it cannot run.
+    0x0004 ExecutorRefused "executor `{}` cannot run here ({}), and a fallback is refused; ask for another or allow fallbacks",
+    /// An executor name that does not exist. Arguments: the text, the column (from 1, in characters), what is wrong and what would be right.
+    0x0005 InvalidExecutor "unknown executor `{}`, column {}: {}",
+    /// A future pended in an inline run, where nothing could wake it. Arguments: none.
+    0x0006 PendedInline "the future pended in an inline run, where nothing could wake it; hand it ports that wait on the calling thread, or run it on an executor",
+    /// Tasks are left but nothing can wake them. Arguments: how many tasks.
+    0x0007 Stalled "stalled with {} task(s) left: nothing is registered and no waker of theirs is alive, so nothing could ever wake them",
+    /// A driver call failed. Arguments: the backend, the call, the status.
+    0x0008 Backend "{}: {} failed: {}",
+    /// The deadline passed before the point completed. Arguments: the sequence number awaited, what its word read last, the time waited.
+    0x0009 Timeout "timed out waiting for sequence {}: the word read {} after {}; nothing in flight was freed",
+    /// The wait was cancelled; the work goes on. Arguments: the sequence number awaited, what its word read last, the time waited.
+    0x000A Cancelled "cancelled while waiting for sequence {}: the word read {} after {}; the work goes on and nothing in flight was freed",
+    /// A slot index beyond the line. Arguments: the index, the highest there is.
+    0x000B InvalidSlot "slot {} is out of range: a completion line has slots 0 to {}",
+    /// The driver says done, but the trusted word was never stored. Arguments: the sequence number awaited, what its word reads.
+    0x000C StoreLost "the driver says done, but the word of sequence {} reads {}: its store was lost; wait with a strict `flag` (without `+trust`), which survives that",
+    /// No room for another task. Arguments: the limit.
+    0x000D ExecutorFull "the executor is full: it was made for at most {} task(s)",
+    /// A setting that cannot be read. Arguments: its name, its value, what is wrong and what would be right.
+    0x000E InvalidSetting "invalid setting {}=`{}`: {}",
+    /// A blocking wait that this port cannot bound. Arguments: the backend.
+    0x000F BlockUnbounded "{} cannot end a blocking wait at a deadline: use a `poll` or `flag` plan, or block on a helper of the host",
+    /// The limit of a bounded resource is out of range. Arguments: what is limited, the value, the smallest and the largest allowed.
+    0x0010 InvalidLimit "{} is {}, but must be from {} to {}",
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x} {}", *self as u16, self.name())
+    }
+}
+
+/// An error or a warning: its [`ErrorCode`], its arguments and, where there is one, its cause.
+///
+/// Cheap to clone, so that one fault can end many waits. Displays as the code's template with the
+/// arguments filled in.
+///
+/// ```
+/// use wakeline_core::{Error, ErrorCode};
+/// let error = Error::new(ErrorCode::Backend, [&"sim", &"query", &"device lost"]);
+/// assert_eq!(error.code(), ErrorCode::Backend);
+/// assert_eq!(error.args(), ["sim", "query", "device lost"]);
+/// assert_eq!(error.to_string(), "sim: query failed: device lost");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Error {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    code: ErrorCode,
+    args: Vec<String>,
+    source: Option<Arc<dyn core::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of this code; `args` fill the template's `{}` in order. Allocates: errors are off the hot path.
+    pub fn new<const N: usize>(code: ErrorCode, args: [&dyn fmt::Display; N]) -> Self {
+        debug_assert_eq!(
+            code.template().matches("{}").count(),
+            N,
+            "{code} takes another number of arguments"
+        );
+        let args = args.iter().map(ToString::to_string).collect();
+        Self { inner: Arc::new(Inner { code, args, source: None }) }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn with_source(self, source: impl core::error::Error + Send + Sync + 'static) -> Self {
+        let Inner { code, args, .. } = &*self.inner;
+        Self { inner: Arc::new(Inner { code: *code, args: args.clone(), source: Some(Arc::new(source)) }) }
+    }
+
+    /// What kind it is; match on this.
+    pub fn code(&self) -> ErrorCode {
+        self.inner.code
+    }
+
+    /// The arguments, as listed at the [`ErrorCode`].
+    pub fn args(&self) -> &[String] {
+        &self.inner.args
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut args = self.inner.args.iter();
+        let mut pieces = self.inner.code.template().split("{}");
+        f.write_str(pieces.next().unwrap_or_default())?;
+        for piece in pieces {
+            f.write_str(args.next().map_or("?", String::as_str))?;
+            f.write_str(piece)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        self.inner.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_by_one_from_1() {
+        for (index, code) in ErrorCode::ALL.iter().enumerate() {
+            assert_eq!(usize::from(*code as u16), index + 1, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_argument_with_braces_is_kept_as_it_is() {
+        let error = Error::new(ErrorCode::InvalidPlan, [&"{}{}", &1, &"x"]);
+        assert_eq!(error.to_string(), "invalid plan `{}{}`, column 1: x");
+    }
+
+    #[test]
+    fn the_cause_is_kept() {
+        let cause = Error::new(ErrorCode::InvalidSlot, [&9, &7]);
+        let error = Error::new(ErrorCode::Backend, [&"sim", &"arm", &"bad slot"]).with_source(cause);
+        let source = core::error::Error::source(&error).unwrap();
+        assert!(source.to_string().contains("slot 9"), "{source}");
+    }
+}

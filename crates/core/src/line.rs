@@ -1,0 +1,188 @@
+//! Completion lines: cache lines of eight words that devices store sequence numbers into.
+
+use core::fmt;
+use core::ops::Deref;
+
+use crate::error::{Error, ErrorCode};
+use crate::seq::Seq;
+use crate::sync::{AtomicU64, Ordering};
+
+/// How many completion words a line has.
+pub const WORDS: usize = 8;
+
+/// One cache line of eight completion words.
+///
+/// A device stores into it through its own mapping, the host only reads (a simulated device is a host and
+/// stores through [`CompletionLine::store`]). 64 bytes, 64-aligned: one hardware monitor covers all of it.
+///
+/// ```
+/// use wakeline_core::{CompletionLine, Seq, Slot};
+/// let line = CompletionLine::new();
+/// let slot = Slot::new(3)?;
+/// line.store(slot, Seq::new(1)); // what the device does
+/// assert_eq!(line.load(slot), Seq::new(1));
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[repr(C, align(64))]
+pub struct CompletionLine {
+    words: [AtomicU64; WORDS],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<CompletionLine>() == 64, "a line is one cache line");
+    assert!(align_of::<CompletionLine>() == 64, "a line starts at a cache line");
+};
+
+impl CompletionLine {
+    /// A line whose words all read [`Seq::ZERO`].
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { words: [const { AtomicU64::new(0) }; WORDS] }
+    }
+
+    /// A line whose words all read [`Seq::ZERO`].
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { words: core::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// What the word at `slot` reads. `Acquire`: what the device wrote before its store is visible after.
+    #[inline]
+    pub fn load(&self, slot: Slot) -> Seq {
+        Seq::new(self.words[slot.index()].load(Ordering::Acquire))
+    }
+
+    /// Stores `seq` at `slot`, `Release`. For simulated devices and tests; a real device stores by its own means.
+    #[inline]
+    pub fn store(&self, slot: Slot, seq: Seq) {
+        self.words[slot.index()].store(seq.get(), Ordering::Release);
+    }
+}
+
+impl Default for CompletionLine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for CompletionLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(Slot::ALL.iter().map(|&slot| self.load(slot).get())).finish()
+    }
+}
+
+/// Which of a line's eight words.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(u8);
+
+impl Slot {
+    /// All slots of a line, in order.
+    pub const ALL: [Self; WORDS] = [Self(0), Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7)];
+
+    /// The slot with this index.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidSlot`] when `index` is 8 or more.
+    pub fn new(index: usize) -> Result<Self, Error> {
+        Self::ALL
+            .get(index)
+            .copied()
+            .ok_or_else(|| Error::new(ErrorCode::InvalidSlot, [&index, &(WORDS - 1)]))
+    }
+
+    /// The index, 0 to 7.
+    #[inline]
+    pub const fn index(self) -> usize {
+        // The mask tells the compiler what the constructor guarantees, so no load checks its bounds.
+        (self.0 & 7) as usize
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A handle that keeps a line alive: `&CompletionLine`, `Arc<CompletionLine>` or a backend's own.
+///
+/// Implemented for everything that fits. A clone must name the same line.
+pub trait LineRef: Deref<Target = CompletionLine> + Clone {}
+
+impl<L: Deref<Target = CompletionLine> + Clone> LineRef for L {}
+
+/// "This slot of this line reaches this sequence number": what is awaited.
+///
+/// ```
+/// use wakeline_core::{CompletionLine, MemoryDescriptor, Seq, Slot};
+/// let line = CompletionLine::new();
+/// let point = MemoryDescriptor::new(&line, Slot::ALL[0], Seq::new(2));
+/// assert!(!point.reached());
+/// line.store(Slot::ALL[0], Seq::new(3)); // overtaken: counts as reached
+/// assert!(point.reached());
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryDescriptor<L> {
+    line: L,
+    slot: Slot,
+    seq: Seq,
+}
+
+impl<L: LineRef> MemoryDescriptor<L> {
+    /// Names the moment when `slot` of `line` reaches `seq`.
+    pub const fn new(line: L, slot: Slot, seq: Seq) -> Self {
+        Self { line, slot, seq }
+    }
+
+    /// Whether the word has reached or passed the number: one `Acquire` load and a subtraction.
+    #[inline]
+    pub fn reached(&self) -> bool {
+        self.word().reached(self.seq)
+    }
+
+    /// What the word reads now, `Acquire`.
+    #[inline]
+    pub fn word(&self) -> Seq {
+        self.line.load(self.slot)
+    }
+
+    /// The line that holds the word.
+    pub fn line(&self) -> &CompletionLine {
+        &self.line
+    }
+
+    /// The word's place in the line.
+    pub const fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// The number awaited.
+    pub const fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_slot_out_of_range_names_itself_and_the_range() {
+        let error = Slot::new(8).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidSlot);
+        assert_eq!(error.args(), ["8", "7"]);
+        assert!(error.to_string().contains("slot 8"), "{error}");
+        assert!(Slot::new(usize::MAX).is_err());
+        assert_eq!(Slot::new(7).unwrap(), Slot::ALL[7]);
+    }
+
+    #[test]
+    fn words_are_independent_and_shown_in_order() {
+        let line = CompletionLine::new();
+        line.store(Slot::ALL[1], Seq::new(9));
+        assert_eq!(alloc::format!("{line:?}"), "[0, 9, 0, 0, 0, 0, 0, 0]");
+    }
+}

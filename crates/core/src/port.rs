@@ -1,0 +1,192 @@
+//! The ports: what the core asks of a backend and of a host.
+//!
+//! | port | who supplies it | what for |
+//! |---|---|---|
+//! | [`CompletionPort`] | a backend, one value a point | ask, block, store, look and park on the awaited point |
+//! | [`Clock`] | a host | the time |
+//! | [`Timer`] | a host or its reactor | sleep to a moment, as a future |
+//! | [`Idle`] | a host | put this thread to sleep until a moment or a ring |
+//! | [`Park`] | a host or `wordwait` | watch words from this thread |
+//! | [`Watch`] | a reactor or a watcher thread | watch a word, as a future |
+//! | [`Turn`] | a simulated device | be driven by a host's thread |
+//!
+//! All are used through generics, never as trait objects. Each method lists what an implementer MUST do.
+
+use core::task::Waker;
+
+use crate::error::Error;
+use crate::line::{CompletionLine, LineRef, MemoryDescriptor};
+use crate::time::Instant;
+
+/// What a driver says about a point.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Status {
+    /// All work of the point is done and its results may be read.
+    Done,
+    /// Not yet.
+    Pending,
+}
+
+/// Why a watch or a park came back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Wake {
+    /// The word has reached its sequence number.
+    Reached,
+    /// The time is up, somebody rang, or for no reason at all: look again.
+    Woke,
+}
+
+/// Whether a store of the completion word was enqueued.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Arming {
+    /// It was: the word will reach the sequence number behind the point's work.
+    Armed,
+    /// This stream or device cannot store words; nothing was enqueued.
+    Unsupported,
+}
+
+/// One awaited point of a stream: all the work that was enqueued before the value was made.
+///
+/// A value serves one wait. The awaited point is fixed when the value is made or armed; work enqueued behind
+/// it by others never delays it.
+pub trait CompletionPort {
+    /// What keeps the completion line alive; a clone goes wherever the word is watched.
+    type Line: LineRef;
+
+    /// Asks the driver whether the point is done.
+    ///
+    /// MUST NOT say [`Status::Done`] before all work of the point is done and visible to the host, and MUST
+    /// fail once the device is faulted, whatever the word says. May take long (400 ms were seen behind another
+    /// thread's synchronize), but MUST NOT wait for the point.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault, or whatever made the call fail.
+    fn query(&mut self) -> Result<Status, Error>;
+
+    /// Blocks this thread until the point is done or `until` has come.
+    ///
+    /// MUST return within a scheduling delay of `until`; may return [`Status::Pending`] early. `None` waits
+    /// without bound. [`Status::Done`] binds as in [`query`](Self::query).
+    ///
+    /// # Errors
+    ///
+    /// As [`query`](Self::query); [`ErrorCode::BlockUnbounded`](crate::ErrorCode::BlockUnbounded) where the
+    /// driver offers no bounded wait and `until` is `Some`: it MUST NOT block then.
+    fn block(&mut self, until: Option<Instant>) -> Result<Status, Error>;
+
+    /// Enqueues the store of the completion word behind the point's work.
+    ///
+    /// MUST hold the stream's submission lock from taking the sequence number to the enqueue of the store, so
+    /// that numbers land in order; MUST NOT wait for the device. Called at most once.
+    ///
+    /// # Errors
+    ///
+    /// As [`query`](Self::query). A stream that cannot store words says [`Arming::Unsupported`] instead.
+    fn arm(&mut self) -> Result<Arming, Error>;
+
+    /// The word to watch: `Some` once the point is armed, or from the start where the device's own code stores it.
+    fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>>;
+
+    /// Looks at the word once. MUST NOT call the driver; costs a load.
+    fn poll(&self) -> Wake {
+        match self.descriptor() {
+            Some(word) if word.reached() => Wake::Reached,
+            _ => Wake::Woke,
+        }
+    }
+
+    /// Parks this thread on the word until it is reached or `until` has come; MUST look at the word before
+    /// sleeping and MUST return within a scheduling delay of `until`. May wake early.
+    fn park<P: Park>(&self, park: &P, until: Instant) -> Wake {
+        match self.descriptor() {
+            Some(word) => park.park(Some(word.line()), until, || word.reached()),
+            None => park.park(None, until, || false),
+        }
+    }
+}
+
+/// A monotonic clock.
+pub trait Clock {
+    /// The time now. MUST NOT go backwards; MUST NOT block or allocate. Called several times a wait.
+    fn now(&self) -> Instant;
+}
+
+impl<C: Clock + ?Sized> Clock for &C {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+}
+
+/// Sleeping, as a future.
+pub trait Timer {
+    /// Resolves once `at` has come, on the time line of the host's [`Clock`].
+    ///
+    /// MUST resolve within a scheduling delay of `at`, at once where `at` has passed; may resolve early. Dropping
+    /// the future MUST take the timer back.
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
+}
+
+/// Putting the thread of an executor to sleep.
+pub trait Idle {
+    /// Sleeps until `until` has come (`None`: for as long as nobody rings) or the [`bell`](Self::bell) rings.
+    ///
+    /// MUST return at once when the bell rang since the last call ended; MUST return within a scheduling delay of
+    /// `until`; may wake early, for a signal say.
+    fn idle(&self, until: Option<Instant>);
+
+    /// What ends an idle call of this thread, from any thread.
+    ///
+    /// Ringing MUST NOT block, allocate or call back; a ring between two idle calls MUST end the next one.
+    fn bell(&self) -> Waker;
+}
+
+impl<I: Idle + ?Sized> Idle for &I {
+    fn idle(&self, until: Option<Instant>) {
+        (**self).idle(until);
+    }
+    fn bell(&self) -> Waker {
+        (**self).bell()
+    }
+}
+
+/// Watching completion words from the calling thread.
+pub trait Park {
+    /// Waits until `ready` says true ([`Wake::Reached`]) or `until` has come ([`Wake::Woke`]).
+    ///
+    /// `line` is the one line that `ready` depends on, `None` where it looks at several. MUST call `ready` at
+    /// least once, and again after announcing interest in the line and before sleeping (else a store between the
+    /// two is slept through). MUST return within a scheduling delay of `until`. May return [`Wake::Woke`] early,
+    /// and MUST do so within a bounded time of a ring of the [`Idle`] it belongs to, if it belongs to one.
+    fn park(&self, line: Option<&CompletionLine>, until: Instant, ready: impl FnMut() -> bool) -> Wake;
+}
+
+impl<P: Park + ?Sized> Park for &P {
+    fn park(&self, line: Option<&CompletionLine>, until: Instant, ready: impl FnMut() -> bool) -> Wake {
+        (**self).park(line, until, ready)
+    }
+}
+
+/// Watching a point's completion word, as a future.
+///
+/// Implemented by whoever watches: `Inline` parks the calling thread, the
+/// `Reactor` watches between polls, a watcher thread watches for all runtimes. Generic over
+/// the port, so that an implementer may ask more of its line (`Send`, say).
+pub trait Watch<P: CompletionPort> {
+    /// Resolves once the word of `port` is reached or `until` has come.
+    ///
+    /// MUST look at the word before it first pends; MUST resolve within a scheduling delay of `until`; may resolve
+    /// early with [`Wake::Woke`]. A spurious poll MUST NOT call the driver. Dropping the future MUST end the watch.
+    fn watch(&self, port: &P, until: Instant) -> impl Future<Output = Wake>;
+}
+
+/// A simulated device that a host's thread drives in real time.
+pub trait Turn {
+    /// Does everything that is due at `now` and returns when something is due next, `None` while nothing is.
+    ///
+    /// MUST NOT block for longer than its work takes.
+    fn turn(&self, now: Instant) -> Option<Instant>;
+
+    /// Takes what to ring when new work makes something due earlier than the last [`turn`](Self::turn) said.
+    fn set_bell(&self, bell: Waker);
+}
