@@ -6,7 +6,9 @@ extern crate alloc;
 
 mod clock;
 mod error;
+mod lex;
 mod line;
+mod plan;
 mod port;
 mod seq;
 mod sync;
@@ -15,6 +17,10 @@ mod time;
 pub use clock::ManualClock;
 pub use error::{Error, ErrorCode};
 pub use line::{CompletionLine, LineRef, MemoryDescriptor, Slot, WORDS};
+pub use plan::{
+    Authority, BACKSTOP_US_MAX, BANDS_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, ROWS_MAX, SLEEP_US_MAX,
+    WINDOW_MAX, WaitBands, WaitPlan,
+};
 pub use port::{Arming, Clock, CompletionPort, Idle, Park, Status, Timer, Turn, Wake, Watch};
 pub use seq::Seq;
 pub use time::{Instant, Nanos};

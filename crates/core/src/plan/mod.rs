@@ -1,0 +1,275 @@
+//! Plans: how a wait goes about it, as a value and as text.
+//!
+//! The text is the language of settings, records and errors. Each plan has one way to be printed, and what is
+//! printed reads back as the same plan: whatever a [`WaitPlan`] can be made of can be written. So the typed
+//! constructors keep to the ranges of the text, and fail with its errors.
+//!
+//! ```text
+//! bands   = plan *( ";rows>=" number ":" plan )
+//! plan    = "block" / "poll" [ predict ] / flag [ predict ] [ "+trust" ]
+//! flag    = "flag:park_us=" number ",backstop_us=" number
+//! predict = "+predict:margin_us=" number ",min_sleep_us=" number ",max_sleep_us=" number ",window=" number
+//! number  = 1*DIGIT
+//! ```
+//!
+//! The fields of a part may come in any order, each exactly once; nothing is defaulted. White space, signs and
+//! upper case are faults.
+
+mod bands;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use alloc::format;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::error::Error;
+use crate::time::Nanos;
+
+pub use bands::{BANDS_MAX, ROWS_MAX, WaitBands};
+
+/// The longest park, in microseconds. The shortest is 1.
+pub const PARK_US_MAX: u64 = 1_000_000;
+/// The longest time between two questions to the driver, in microseconds. The shortest is that of a park.
+pub const BACKSTOP_US_MAX: u64 = 10_000_000;
+/// The longest margin, in microseconds. The shortest is 0.
+pub const MARGIN_US_MAX: u64 = 1_000_000;
+/// The longest sleep that a plan can set a limit at, in microseconds. The shortest is 1.
+pub const SLEEP_US_MAX: u64 = 60_000_000;
+/// The most residuals that a prediction can be made of. The fewest is 1.
+pub const WINDOW_MAX: u16 = 256;
+
+/// How a wait goes about it: what it watches, whether it sleeps first, and whose word counts.
+///
+/// Small and `Copy`; made from text or by the constructors here, and only ever a plan that can be written.
+///
+/// | text | the thread | costs | authority |
+/// |---|---|---|---|
+/// | `block` | sleeps in the driver's own wait | the driver's wake-up, often tens of microseconds late | driver |
+/// | `poll` | asks the driver in a loop | a core | driver |
+/// | `flag:park_us=..,backstop_us=..` | parks on the completion word | a store a point, little CPU | driver |
+/// | `flag:..+trust` | the same | one driver call less a point | word |
+/// | `poll+predict:..`, `flag:..+predict:..` | sleeps first, until shortly before the predicted end | as without, for the rest only | as without |
+///
+/// ```
+/// use wakeline_core::{Authority, Mode, Nanos, WaitPlan};
+/// let plan: WaitPlan = "flag:park_us=50,backstop_us=1000+trust".parse()?;
+/// assert_eq!(plan, WaitPlan::flag(50, 1_000)?.trusted()?);
+/// assert_eq!(plan.mode(), Mode::Flag { park: Nanos::from_micros(50), backstop: Nanos::from_millis(1) });
+/// assert_eq!(plan.authority(), Authority::Word);
+/// assert_eq!(plan.to_string(), "flag:park_us=50,backstop_us=1000+trust");
+///
+/// let error = "flag:pak_us=50,backstop_us=1000".parse::<WaitPlan>().unwrap_err();
+/// assert_eq!(error.args()[1], "6"); // the column
+/// assert!(error.to_string().contains("unknown field `pak_us`: did you mean `park_us`?"));
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WaitPlan {
+    mode: Mode,
+    predict: Option<Predict>,
+    trust: bool,
+}
+
+impl WaitPlan {
+    /// `block`: the driver's own blocking wait.
+    pub const fn block() -> Self {
+        Self::plain(Mode::Block)
+    }
+
+    /// `poll`: ask the driver until it says done.
+    pub const fn poll() -> Self {
+        Self::plain(Mode::Poll)
+    }
+
+    /// `flag:park_us=..,backstop_us=..`: park on the completion word; see [`Mode::Flag`] for what the two times are.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan), as from the text, unless
+    /// 1 <= `park_us` <= [`PARK_US_MAX`] and `park_us` <= `backstop_us` <= [`BACKSTOP_US_MAX`].
+    pub fn flag(park_us: u64, backstop_us: u64) -> Result<Self, Error> {
+        format!("flag:park_us={park_us},backstop_us={backstop_us}").parse()
+    }
+
+    /// The same plan with `+predict:..`: sleep first. Takes the place of a prediction already there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which has no moment to wake before.
+    pub fn with_predict(self, predict: Predict) -> Result<Self, Error> {
+        Self { predict: Some(predict), ..self }.checked()
+    }
+
+    /// The same plan with `+trust`: the completion word ends the wait, the driver is asked for faults only.
+    ///
+    /// Only for streams whose stores are known to be ordered behind the work and its writes: a stray or early
+    /// store to the word is then a wrong answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block` and `poll`, which watch no word.
+    pub fn trusted(self) -> Result<Self, Error> {
+        Self { trust: true, ..self }.checked()
+    }
+
+    /// What it watches.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How it sleeps first, where it does.
+    pub const fn predict(&self) -> Option<Predict> {
+        self.predict
+    }
+
+    /// Whose word ends the wait: [`Authority::Word`] with `+trust`, else [`Authority::Driver`].
+    pub const fn authority(&self) -> Authority {
+        if self.trust { Authority::Word } else { Authority::Driver }
+    }
+
+    const fn plain(mode: Mode) -> Self {
+        Self { mode, predict: None, trust: false }
+    }
+
+    /// A plan is one that can be written.
+    fn checked(self) -> Result<Self, Error> {
+        format!("{self}").parse()
+    }
+}
+
+impl FromStr for WaitPlan {
+    type Err = Error;
+
+    /// Reads a plan as in the table above.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan): the text (cut after 200 characters), the column of
+    /// the first fault, what is wrong and what would be right.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse::read(text, parse::plan)
+    }
+}
+
+impl fmt::Display for WaitPlan {
+    /// As [`FromStr`] reads it, with the fields in the order of the documentation.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mode {
+            Mode::Block => f.write_str("block")?,
+            Mode::Poll => f.write_str("poll")?,
+            Mode::Flag { park, backstop } => {
+                write!(f, "flag:park_us={},backstop_us={}", park.as_micros(), backstop.as_micros())?;
+            }
+        }
+        if let Some(predict) = self.predict {
+            write!(f, "+{predict}")?;
+        }
+        f.write_str(if self.trust { "+trust" } else { "" })
+    }
+}
+
+/// What a wait watches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// The driver's own blocking wait.
+    Block,
+    /// The driver's status, asked in a loop.
+    Poll,
+    /// The completion word, parked on.
+    Flag {
+        /// `park_us`: the longest single park. Bounds how late a wake is that hardware loses. Whole microseconds,
+        /// 1 to [`PARK_US_MAX`].
+        park: Nanos,
+        /// `backstop_us`: how often the driver is asked meanwhile. Bounds how late a lost store or a fault is seen.
+        /// Whole microseconds, from `park` to [`BACKSTOP_US_MAX`].
+        backstop: Nanos,
+    },
+}
+
+/// Whose word ends a wait well.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Authority {
+    /// The driver's status of the point; the completion word is only a hint of when to ask. A lost, late or early
+    /// store costs at most one backstop, never a wrong answer.
+    Driver,
+    /// The completion word, stored by the stream behind the work; the driver is asked for faults only. By `+trust`.
+    Word,
+    /// The completion word, stored by a running kernel, whose point the driver knows nothing of. Never by a plan's
+    /// text: it is a property of the point.
+    Kernel,
+}
+
+/// How a wait sleeps first: until `margin` before the end that its point's recent residuals predict.
+///
+/// A residual is the time from the start of the wait to the end of the work.
+///
+/// ```
+/// use wakeline_core::{Nanos, Predict, WaitPlan};
+/// let predict = Predict::new(50, 100, 20_000, 16)?;
+/// assert_eq!(predict.margin(), Nanos::from_micros(50));
+/// assert_eq!(predict.to_string(), "predict:margin_us=50,min_sleep_us=100,max_sleep_us=20000,window=16");
+/// assert_eq!(WaitPlan::poll().with_predict(predict)?.to_string(), format!("poll+{predict}"));
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Predict {
+    margin: Nanos,
+    min_sleep: Nanos,
+    max_sleep: Nanos,
+    window: u16,
+}
+
+impl Predict {
+    /// A prediction with these fields, in the order of the text; each is explained at its accessor.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan), as from the text, unless
+    /// `margin_us` <= [`MARGIN_US_MAX`], 1 <= `min_sleep_us` <= `max_sleep_us` <= [`SLEEP_US_MAX`] and
+    /// 1 <= `window` <= [`WINDOW_MAX`].
+    pub fn new(margin_us: u64, min_sleep_us: u64, max_sleep_us: u64, window: u16) -> Result<Self, Error> {
+        let text = format!(
+            "predict:margin_us={margin_us},min_sleep_us={min_sleep_us},max_sleep_us={max_sleep_us},window={window}"
+        );
+        parse::read(&text, parse::lone_predict)
+    }
+
+    /// `margin_us`: how long before the predicted end the sleep ends. Covers the host's late wake-ups; all of it is
+    /// watched through. Whole microseconds, 0 to [`MARGIN_US_MAX`].
+    pub const fn margin(&self) -> Nanos {
+        self.margin
+    }
+
+    /// `min_sleep_us`: a shorter sleep is not worth it and is watched through instead. Whole microseconds, 1 to
+    /// [`SLEEP_US_MAX`].
+    pub const fn min_sleep(&self) -> Nanos {
+        self.min_sleep
+    }
+
+    /// `max_sleep_us`: no sleep is longer, whatever was predicted. Whole microseconds, from `min_sleep_us` to
+    /// [`SLEEP_US_MAX`].
+    pub const fn max_sleep(&self) -> Nanos {
+        self.max_sleep
+    }
+
+    /// `window`: of how many of the point's last residuals the prediction is made. 1 to [`WINDOW_MAX`].
+    pub const fn window(&self) -> u16 {
+        self.window
+    }
+}
+
+impl fmt::Display for Predict {
+    /// As it stands behind the `+` in a plan.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "predict:margin_us={},min_sleep_us={},max_sleep_us={},window={}",
+            self.margin.as_micros(),
+            self.min_sleep.as_micros(),
+            self.max_sleep.as_micros(),
+            self.window
+        )
+    }
+}
