@@ -96,11 +96,34 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// ": did you mean `name`?" where one of `names` is near to `word`, else ".". Then goes `help`.
-pub(crate) fn did_you_mean(word: &str, names: &[&str], help: impl fmt::Display) -> String {
+/// A list of names as a sentence has it: "`a`, `b` or `c`".
+#[derive(Debug)]
+pub(crate) struct OneOf<'a>(pub(crate) &'a [&'a str]);
+
+impl fmt::Display for OneOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.0.iter().enumerate() {
+            let before = match index {
+                0 => "",
+                _ if index + 1 == self.0.len() => " or ",
+                _ => ", ",
+            };
+            write!(f, "{before}`{name}`")?;
+        }
+        Ok(())
+    }
+}
+
+/// "`fault`: did you mean `name`? `help`" where one of `names` is near to `word`, else "`fault`. `help`".
+pub(crate) fn did_you_mean(
+    fault: impl fmt::Display,
+    word: &str,
+    names: &[&str],
+    help: impl fmt::Display,
+) -> String {
     match closest(word, names) {
-        Some(name) => format!(": did you mean `{name}`? {help}"),
-        None => format!(". {help}"),
+        Some(name) => format!("{fault}: did you mean `{name}`? {help}"),
+        None => format!("{fault}. {help}"),
     }
 }
 

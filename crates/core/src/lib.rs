@@ -5,7 +5,9 @@
 extern crate alloc;
 
 mod clock;
+mod declared;
 mod error;
+mod kind;
 mod lex;
 mod line;
 mod plan;
@@ -15,7 +17,9 @@ mod sync;
 mod time;
 
 pub use clock::ManualClock;
+pub use declared::{Declared, Ladder, Strictness};
 pub use error::{Error, ErrorCode};
+pub use kind::{ExecutorKind, HostCaps, resolve};
 pub use line::{CompletionLine, LineRef, MemoryDescriptor, Slot, WORDS};
 pub use plan::{
     Authority, BACKSTOP_US_MAX, BANDS_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, ROWS_MAX, SLEEP_US_MAX,

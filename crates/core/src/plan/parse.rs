@@ -282,5 +282,6 @@ fn fields<const N: usize>(cursor: &mut Cursor<'_>, part: &Part<N>) -> Result<[Va
 }
 
 fn unknown(at: usize, what: &str, name: &str, names: &[&str], help: impl fmt::Display) -> Fault {
-    Fault::new(at, format!("unknown {what} `{}`{}", Shown::word(name), did_you_mean(name, names, help)))
+    let fault = format!("unknown {what} `{}`", Shown::word(name));
+    Fault::new(at, did_you_mean(fault, name, names, help))
 }
