@@ -13,6 +13,7 @@ mod line;
 mod plan;
 mod port;
 mod seq;
+mod setting;
 mod sync;
 mod time;
 
@@ -27,4 +28,5 @@ pub use plan::{
 };
 pub use port::{Arming, Clock, CompletionPort, Idle, Park, Status, Timer, Turn, Wake, Watch};
 pub use seq::Seq;
+pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting};
 pub use time::{Instant, Nanos};
