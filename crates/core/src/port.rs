@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`CompletionPort`] | a backend, one value a point | ask, block, store, look and park on the awaited point |
 //! | [`Clock`] | a host | the time |
-//! | [`Timer`] | a host or its reactor | sleep to a moment, as a future |
+//! | [`Timer`] | a host or its reactor | sleep to a moment, or just let others run, as a future |
 //! | [`Idle`] | a host | put this thread to sleep until a moment or a ring |
 //! | [`Park`] | a host or `wordwait` | watch words from this thread |
 //! | [`Watch`] | a reactor or a watcher thread | watch a word, as a future |
@@ -125,6 +125,12 @@ pub trait Timer {
     /// MUST resolve within a scheduling delay of `at`, at once where `at` has passed; may resolve early. Dropping
     /// the future MUST take the timer back.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
+
+    /// Lets other ready work of this thread run, then resolves.
+    ///
+    /// MUST NOT wait for time to pass; resolves at once where there is no other work to run. A wait that polls a
+    /// status does this between any two queries.
+    fn yield_now(&self) -> impl Future<Output = ()>;
 }
 
 /// Putting the thread of an executor to sleep.

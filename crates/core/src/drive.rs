@@ -1,0 +1,141 @@
+//! Carrying out what a [`Wait`] decides, as a future.
+
+use core::cell::RefCell;
+use core::fmt::Display;
+
+use crate::cancel::CancelToken;
+use crate::error::{Error, ErrorCode};
+use crate::port::{Arming, Clock, CompletionPort, Timer, Wake, Watch};
+use crate::table::PointTable;
+use crate::wait::{Action, End, Observation, Report, Wait};
+
+/// Drives one wait to its end: the async face of the [`Wait`] machine.
+///
+/// The same code runs inline (with [`Inline`](crate::Inline), where it never pends), on an
+/// [`Executor`](crate::Executor) (with its [`Reactor`](crate::Reactor)) and on any other runtime (with its timer and a
+/// watcher). Between two queries other ready work runs. Driver calls are made on the calling thread.
+///
+/// Dropping the future at any moment ends the waiting only: what the device may still touch belongs to `port` and
+/// its backend. No allocation unless it fails.
+///
+/// # Errors
+///
+/// - [`ErrorCode::Timeout`] when the wait's deadline came first, [`ErrorCode::Cancelled`] when `cancel` did.
+/// - [`ErrorCode::StoreLost`] when a trusted word was not stored though the driver says done.
+/// - Whatever a failed call of `port` returned, the device's fault say.
+///
+/// ```
+/// use std::sync::Arc;
+/// use wakeline_core::{Nanos, Outcome, Wait, WaitPlan, drive, run_inline};
+/// use wakeline_sim::{SimConfig, VirtualHost};
+///
+/// let host = VirtualHost::new(SimConfig::default())?;
+/// let stream = host.device().stream()?;
+/// stream.launch(Nanos::from_micros(250))?;
+/// let plan: WaitPlan = "flag:park_us=50,backstop_us=1000".parse()?;
+/// let report = run_inline(drive(Wait::new(&plan), &mut stream.point(), &host.inline(), None))??;
+/// assert_eq!(report.outcome(), Some(Outcome::Parked));
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+pub async fn drive<P, H>(
+    wait: Wait,
+    port: &mut P,
+    host: &H,
+    cancel: Option<&CancelToken>,
+) -> Result<Report, Error>
+where
+    P: CompletionPort,
+    H: Clock + Timer + Watch<P>,
+{
+    let (mut wait, mut action) = wait.cancellable(cancel.is_some()).start(host.now());
+    let mut fault = None;
+    let mut failed = |error| {
+        fault = Some(error);
+        Observation::Failed
+    };
+    let mut asked = false;
+    let report = loop {
+        if cancel.is_some_and(CancelToken::is_cancelled) && !matches!(action, Action::Finish(_)) {
+            action = wait.step(host.now(), Observation::Cancelled);
+        }
+        let asked_before = asked;
+        asked = false;
+        let observation = match action {
+            Action::Finish(report) => break report,
+            Action::Query => {
+                if asked_before {
+                    host.yield_now().await;
+                }
+                asked = true;
+                port.query().map_or_else(&mut failed, Observation::Status)
+            }
+            Action::Block { until } => port.block(until).map_or_else(&mut failed, Observation::Status),
+            Action::Arm => match port.arm() {
+                Ok(Arming::Armed) => Observation::Armed,
+                Ok(Arming::Unsupported) => Observation::Unsupported,
+                Err(error) => failed(error),
+            },
+            Action::SleepUntil(at) => {
+                host.sleep_until(at).await;
+                Observation::Woke
+            }
+            Action::Park { until } => match port.poll() {
+                Wake::Reached => Observation::Reached,
+                Wake::Woke => match host.watch(port, until).await {
+                    Wake::Reached => Observation::Reached,
+                    Wake::Woke => Observation::Woke,
+                },
+            },
+        };
+        action = wait.step(host.now(), observation);
+    };
+    match (report.end, fault) {
+        (End::Done(_), _) => Ok(report),
+        (End::Failed, Some(fault)) => Err(fault),
+        (end, _) => Err(unfinished(end, &report, port)),
+    }
+}
+
+/// Drives a wait for the point `key` with what the table knows of it, and lets the table learn from it.
+///
+/// # Errors
+///
+/// As [`drive`]; a wait that fails teaches nothing.
+///
+/// # Panics
+///
+/// Never: the table is borrowed before and after the wait, not during it.
+pub async fn drive_at<K, P, H>(
+    table: &RefCell<PointTable<K>>,
+    key: K,
+    wait: Wait,
+    port: &mut P,
+    host: &H,
+    cancel: Option<&CancelToken>,
+) -> Result<Report, Error>
+where
+    K: Ord + Clone,
+    P: CompletionPort,
+    H: Clock + Timer + Watch<P>,
+{
+    let prediction = table.try_borrow().ok().and_then(|table| table.predict(&key, wait.plan()));
+    let report = drive(wait.predicted(prediction), port, host, cancel).await?;
+    if let Ok(mut table) = table.try_borrow_mut() {
+        table.observe(key, &report);
+    }
+    Ok(report)
+}
+
+/// The error of a wait that no driver call failed.
+fn unfinished<P: CompletionPort>(end: End, report: &Report, port: &P) -> Error {
+    const NO_WORD: &dyn Display = &"(none: no word was armed)";
+    let (seq, word) = match port.descriptor() {
+        Some(point) => (&point.seq() as &dyn Display, &point.word() as &dyn Display),
+        None => (NO_WORD, NO_WORD),
+    };
+    match end {
+        End::Cancelled => Error::new(ErrorCode::Cancelled, [seq, word, &report.elapsed]),
+        End::StoreLost => Error::new(ErrorCode::StoreLost, [seq, word]),
+        _ => Error::new(ErrorCode::Timeout, [seq, word, &report.elapsed]),
+    }
+}

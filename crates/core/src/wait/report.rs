@@ -1,0 +1,97 @@
+//! What a wait did.
+
+use crate::plan::{Authority, WaitPlan};
+use crate::time::Nanos;
+
+/// How a wait that ended well came to know.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// The driver's blocking wait returned.
+    Blocked,
+    /// The first query said done.
+    Immediate,
+    /// Done when the predicted sleep ended: the residual is known only to lie below.
+    Late,
+    /// Seen while the word was watched, or the status polled, and confirmed by the driver.
+    Parked,
+    /// Seen on a word that is the authority.
+    Trusted,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum End {
+    /// The point is done.
+    Done(Outcome),
+    /// The deadline came first.
+    TimedOut,
+    /// The token was cancelled first.
+    Cancelled,
+    /// A driver call failed.
+    Failed,
+    /// The driver says done again and again, but the trusted word never came.
+    StoreLost,
+}
+
+/// What is known of a point's residual: the time from the start of its wait to its completion.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Residual {
+    /// Watched as it happened.
+    Exact(Nanos),
+    /// Over when the predicted sleep ended: censored.
+    AtMost {
+        /// When the wait woke, from its start.
+        wake: Nanos,
+        /// The residual that the sleep was made for.
+        prediction: Nanos,
+    },
+    /// Found by a query some time after the one before: at least this long, which was the last answer "pending".
+    AtLeast(Nanos),
+}
+
+/// What a wait did: how it ended and what that took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// Under which plan.
+    pub plan: WaitPlan,
+    /// Whose word counted at the end: the plan's authority, or the driver where no word could be armed.
+    pub authority: Authority,
+    /// From the start to the end.
+    pub elapsed: Nanos,
+    /// The point's residual as far as it is known; `None` for a blocking wait and for one that did not end well.
+    pub residual: Option<Residual>,
+    /// How far past its moment the predicted sleep ended.
+    pub overshoot: Nanos,
+    /// Status queries made.
+    pub queries: u32,
+    /// Parks on the word.
+    pub parks: u32,
+    /// Predicted sleeps, 0 or 1.
+    pub sleeps: u32,
+}
+
+impl Report {
+    pub(super) fn new(plan: &WaitPlan) -> Self {
+        Self {
+            end: End::Failed,
+            plan: *plan,
+            authority: plan.authority(),
+            elapsed: Nanos::ZERO,
+            residual: None,
+            overshoot: Nanos::ZERO,
+            queries: 0,
+            parks: 0,
+            sleeps: 0,
+        }
+    }
+
+    /// How the wait came to know, `None` where it did not end well.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self.end {
+            End::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+}

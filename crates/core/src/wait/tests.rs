@@ -1,0 +1,377 @@
+//! The machine, step by step and over arbitrary lists of observations.
+
+use super::*;
+use crate::wait::Action as A;
+use crate::wait::Observation as O;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const DONE: O = O::Status(Status::Done);
+const PENDING: O = O::Status(Status::Pending);
+const PREDICT: &str = "+predict:margin_us=50,min_sleep_us=100,max_sleep_us=2000,window=8";
+
+fn us(us: u64) -> Instant {
+    Instant::ORIGIN + Nanos::from_micros(us)
+}
+
+fn plan(text: &str) -> WaitPlan {
+    text.parse().unwrap()
+}
+
+fn flag(suffix: &str) -> WaitPlan {
+    plan(&alloc::format!("flag:park_us=50,backstop_us=400{suffix}"))
+}
+
+/// Runs a script of (microsecond, observation, expected action); the last step must finish, and its report is returned.
+fn script(wait: Wait, first: A, steps: &[(u64, O, Option<A>)]) -> Report {
+    let (mut wait, action) = wait.start(us(0));
+    assert_eq!(action, first);
+    for (index, (at, observation, expected)) in steps.iter().enumerate() {
+        match (wait.step(us(*at), *observation), expected) {
+            (A::Finish(report), None) => {
+                assert_eq!(index + 1, steps.len(), "ended before the script did: {report:?}");
+                return report;
+            }
+            (action, expected) => assert_eq!(Some(action), *expected, "step {index}"),
+        }
+    }
+    panic!("the script ended before the wait");
+}
+
+fn park(at: u64) -> Option<A> {
+    Some(A::Park { until: us(at) })
+}
+
+fn sleep(at: u64) -> Option<A> {
+    Some(A::SleepUntil(us(at)))
+}
+
+#[test]
+fn block_ends_on_the_driver() {
+    let report = script(Wait::new(&plan("block")), A::Block { until: None }, &[(900, DONE, None)]);
+    assert_eq!((report.end, report.residual), (End::Done(Outcome::Blocked), None));
+    assert_eq!(report.elapsed, Nanos::from_micros(900));
+}
+
+#[test]
+fn case_15_block_with_a_deadline_gives_control_back() {
+    let until = Some(us(700));
+    let wait = Wait::new(&plan("block")).deadline(until);
+    let report =
+        script(wait, A::Block { until }, &[(300, PENDING, Some(A::Block { until })), (701, PENDING, None)]);
+    assert_eq!(report.end, End::TimedOut);
+}
+
+#[test]
+fn an_immediate_wait_never_arms() {
+    let report = script(Wait::new(&flag("")), A::Query, &[(1, DONE, None)]);
+    assert_eq!(report.end, End::Done(Outcome::Immediate));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::ZERO)));
+}
+
+#[test]
+fn poll_asks_until_done() {
+    let steps = [(1, PENDING, Some(A::Query)), (2, PENDING, Some(A::Query)), (3, DONE, None)];
+    let report = script(Wait::new(&plan("poll")), A::Query, &steps);
+    assert_eq!(report.end, End::Done(Outcome::Parked));
+    assert_eq!((report.queries, report.residual), (3, Some(Residual::Exact(Nanos::from_micros(3)))));
+}
+
+#[test]
+fn flag_parks_in_slices_and_asks_at_every_backstop() {
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (10, O::Armed, park(60)),
+        (30, O::Woke, park(80)), // spurious
+        (390, O::Woke, park(410)),
+        (410, O::Woke, Some(A::Query)),
+        (411, PENDING, park(461)),
+        (450, O::Reached, Some(A::Query)),
+        (451, PENDING, Some(A::Query)), // the status lags behind the word
+        (452, DONE, None),
+    ];
+    let report = script(Wait::new(&flag("")), A::Query, &steps);
+    assert_eq!((report.end, report.parks, report.queries), (End::Done(Outcome::Parked), 4, 4));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(452))));
+}
+
+#[test]
+fn a_predicted_sleep_ends_a_margin_before_the_prediction() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900)));
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, sleep(850)),
+        (400, O::Woke, sleep(850)), // early: no harm
+        (857, O::Woke, Some(A::Query)),
+        (858, PENDING, park(908)),
+        (905, O::Reached, Some(A::Query)),
+        (906, DONE, None),
+    ];
+    let report = script(wait, A::Query, &steps);
+    assert_eq!((report.sleeps, report.overshoot), (1, Nanos::from_micros(7)));
+}
+
+#[test]
+fn a_sleep_that_was_too_long_is_censored() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900)));
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, sleep(850)),
+        (860, O::Woke, Some(A::Query)),
+        (861, DONE, None),
+    ];
+    let report = script(wait, A::Query, &steps);
+    assert_eq!(report.end, End::Done(Outcome::Late));
+    let (wake, prediction) = (Nanos::from_micros(861), Nanos::from_micros(900));
+    assert_eq!(report.residual, Some(Residual::AtMost { wake, prediction }));
+}
+
+#[test]
+fn sleeps_respect_their_limits() {
+    for (prediction, expected) in [(149, park(52)), (153, sleep(103)), (151, park(52)), (9_000, sleep(2_000))]
+    {
+        let (mut wait, _) =
+            Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(prediction))).start(us(0));
+        wait.step(us(1), PENDING);
+        assert_eq!(Some(wait.step(us(2), O::Armed)), expected, "{prediction}");
+    }
+}
+
+#[test]
+fn case_1_a_store_that_never_lands_costs_one_backstop() {
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, park(52)),
+        (402, O::Woke, Some(A::Query)),
+        (403, DONE, None),
+    ];
+    let report = script(Wait::new(&flag("")), A::Query, &steps);
+    assert_eq!(report.end, End::Done(Outcome::Parked));
+    assert_eq!(report.residual, Some(Residual::AtLeast(Nanos::from_micros(1))));
+}
+
+#[test]
+fn a_word_that_comes_early_is_doubted_until_the_backstop() {
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, park(52)),
+        (20, O::Reached, Some(A::Query)),
+        (119, PENDING, Some(A::Query)),
+        (121, PENDING, sleep(521)),
+        (521, O::Woke, Some(A::Query)),
+        (522, PENDING, sleep(922)), // no park: the word would end each at once
+        (922, O::Woke, Some(A::Query)),
+        (923, DONE, None),
+    ];
+    assert_eq!(script(Wait::new(&flag("")), A::Query, &steps).parks, 1);
+}
+
+#[test]
+fn without_words_it_naps_between_queries() {
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Unsupported, sleep(52)),
+        (60, O::Woke, Some(A::Query)),
+        (61, PENDING, sleep(111)),
+        (111, O::Woke, Some(A::Query)),
+        (112, DONE, None),
+    ];
+    for suffix in ["", "+trust"] {
+        let trusted = flag(suffix).authority() == Authority::Word;
+        let steps = if trusted { &steps[1..] } else { &steps[..] };
+        let first = if trusted { A::Arm } else { A::Query };
+        let report = script(Wait::new(&flag(suffix)), first, steps);
+        assert_eq!((report.parks, report.authority), (0, Authority::Driver));
+        assert_eq!(report.residual, Some(Residual::AtLeast(Nanos::from_micros(61))));
+    }
+}
+
+#[test]
+fn a_trusted_word_needs_no_query() {
+    let report =
+        script(Wait::new(&flag("+trust")), A::Arm, &[(2, O::Armed, park(52)), (30, O::Reached, None)]);
+    assert_eq!((report.end, report.queries), (End::Done(Outcome::Trusted), 0));
+}
+
+#[test]
+fn a_trusted_sleep_looks_before_it_parks() {
+    let text = alloc::format!("{PREDICT}+trust");
+    for (seen, expected) in [(O::Reached, None), (O::Woke, park(911))] {
+        let (mut wait, _) = Wait::new(&flag(&text)).predicted(Some(Nanos::from_micros(900))).start(us(0));
+        assert_eq!(Some(wait.step(us(1), O::Armed)), sleep(850));
+        assert_eq!(Some(wait.step(us(860), O::Woke)), park(860));
+        match wait.step(us(861), seen) {
+            A::Finish(report) => assert_eq!((report.end, expected), (End::Done(Outcome::Late), None)),
+            action => assert_eq!(Some(action), expected),
+        }
+    }
+}
+
+#[test]
+fn a_trusted_word_that_is_lost_is_an_error_and_not_a_hang() {
+    let steps = [
+        (2, O::Armed, park(52)),
+        (402, O::Woke, Some(A::Query)),
+        (403, DONE, park(453)), // the word may still be on its way
+        (803, O::Woke, Some(A::Query)),
+        (804, DONE, None),
+    ];
+    assert_eq!(script(Wait::new(&flag("+trust")), A::Arm, &steps).end, End::StoreLost);
+}
+
+#[test]
+fn a_kernel_point_arms_nothing_and_keeps_its_backstop() {
+    let steps = [(400, O::Woke, Some(A::Query)), (401, PENDING, park(451)), (420, O::Reached, None)];
+    let report = script(Wait::new(&flag("")).kernel_point(), A::Park { until: us(50) }, &steps);
+    assert_eq!((report.end, report.authority), (End::Done(Outcome::Trusted), Authority::Kernel));
+}
+
+#[test]
+fn case_12_a_point_that_stays_pending_ends_at_its_deadline() {
+    let wait = Wait::new(&flag("")).deadline(Some(us(430)));
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, park(52)),
+        (402, O::Woke, Some(A::Query)),
+        (403, PENDING, park(430)),
+        (431, O::Woke, Some(A::Query)), // once more: a deadline is no reason to deny what is done
+        (432, PENDING, None),
+    ];
+    let report = script(wait, A::Query, &steps);
+    assert_eq!((report.end, report.elapsed), (End::TimedOut, Nanos::from_micros(432)));
+}
+
+#[test]
+fn a_token_is_looked_at_every_millisecond() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(1_900))).cancellable(true);
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, sleep(1_002)),
+        (1_002, O::Woke, sleep(1_850)),
+        (1_500, O::Cancelled, None),
+    ];
+    assert_eq!(script(wait, A::Query, &steps).end, End::Cancelled);
+    let wait = Wait::new(&plan("block")).cancellable(true);
+    script(wait, A::Block { until: Some(us(1_000)) }, &[(5, O::Cancelled, None)]);
+}
+
+#[test]
+fn after_the_end_the_report_stays() {
+    let (mut wait, _) = Wait::new(&plan("poll")).start(us(0));
+    let end = wait.step(us(1), DONE);
+    assert_eq!(wait.step(us(9), O::Failed), end);
+    assert_eq!(wait.step(us(2), O::Reached), end);
+}
+
+fn any_observation() -> impl Strategy<Value = O> {
+    prop_oneof![
+        1 => Just(DONE), 4 => Just(PENDING), 1 => Just(O::Failed), 3 => Just(O::Armed), 1 => Just(O::Unsupported),
+        6 => Just(O::Woke), 2 => Just(O::Reached), 1 => Just(O::Cancelled),
+    ]
+}
+
+fn any_plan() -> impl Strategy<Value = WaitPlan> {
+    let flag = "flag:park_us=50,backstop_us=400";
+    let text = |suffix: &str| alloc::format!("{flag}{suffix}");
+    prop::sample::select(Vec::from([
+        "block".into(),
+        "poll".into(),
+        alloc::format!("poll{PREDICT}"),
+        text(""),
+        text(PREDICT),
+        text("+trust"),
+        text(&alloc::format!("{PREDICT}+trust")),
+    ]))
+    .prop_map(|text| plan(&text))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+    /// The promises of the machine, whatever it is told and however unevenly time passes.
+    #[test]
+    fn it_keeps_its_promises_over_any_observations(
+        plan in any_plan(),
+        kernel: bool,
+        cancellable: bool,
+        prediction in prop::option::of(0_u64..4_000_000),
+        deadline in prop::option::of(0_u64..3_000_000),
+        steps in prop::collection::vec((any_observation(), 0_u64..300_000), 1..60),
+    ) {
+        let deadline = deadline.map(Instant::from_nanos);
+        let mut wait = Wait::new(&plan)
+            .predicted(prediction.map(Nanos::from_nanos)).deadline(deadline).cancellable(cancellable);
+        if kernel {
+            wait = wait.kernel_point();
+        }
+        let (mut wait, mut action) = wait.start(Instant::ORIGIN);
+        let mut now = Instant::ORIGIN;
+        let mut after_deadline = 0;
+        let mut ended = None;
+        for (observation, later) in steps {
+            check_bounds(&plan, action, now, deadline, cancellable)?;
+            // Whoever carries the action out comes back in time when it slept, parked or blocked; calls may take long.
+            now = match action {
+                A::SleepUntil(until) | A::Park { until } | A::Block { until: Some(until) } =>
+                    (now + Nanos::from_nanos(later)).min(until.max(now)),
+                _ => now + Nanos::from_nanos(later),
+            };
+            action = wait.step(now, observation);
+            if let A::Finish(report) = action {
+                prop_assert_eq!(report.elapsed, now.since(Instant::ORIGIN));
+                match report.end {
+                    End::Done(outcome) => {
+                        let by_word = matches!(report.authority, Authority::Word | Authority::Kernel);
+                        prop_assert_eq!(observation, if by_word { O::Reached } else { DONE });
+                        prop_assert_eq!(outcome == Outcome::Blocked, plan.mode() == Mode::Block);
+                    }
+                    End::TimedOut => prop_assert!(deadline.is_some_and(|deadline| now >= deadline)),
+                    End::Cancelled => prop_assert_eq!(observation, O::Cancelled),
+                    End::Failed => prop_assert_eq!(observation, O::Failed),
+                    End::StoreLost => prop_assert!(observation == DONE && report.authority != Authority::Driver),
+                }
+                ended = Some(report);
+                break;
+            }
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                after_deadline += 1;
+                prop_assert!(after_deadline <= 1, "goes on after its deadline: {:?}", action);
+                prop_assert!(!matches!(action, A::Arm), "arms after its deadline");
+            }
+        }
+        if let Some(report) = ended {
+            prop_assert_eq!(wait.step(Instant::MAX, O::Woke), A::Finish(report));
+        }
+    }
+}
+
+fn check_bounds(
+    plan: &WaitPlan,
+    action: A,
+    now: Instant,
+    deadline: Option<Instant>,
+    cancellable: bool,
+) -> Result<(), TestCaseError> {
+    let (until, longest) = match (action, plan.mode()) {
+        (A::Park { until }, Mode::Flag { park, .. }) => (until, now + park),
+        (A::SleepUntil(until), mode) => {
+            let predicted = plan.predict().map_or(Instant::ORIGIN, |p| Instant::ORIGIN + p.max_sleep());
+            // Besides the predicted sleep: naps of a park without words, and a doubted word's sleep to its backstop.
+            let idle = if let Mode::Flag { backstop, .. } = mode { now + backstop } else { Instant::ORIGIN };
+            (until, predicted.max(idle))
+        }
+        (A::Block { until: Some(until) }, Mode::Block) => (until, Instant::MAX),
+        (A::Query | A::Arm | A::Block { until: None } | A::Finish(_), _) => return Ok(()),
+        _ => return Err(TestCaseError::fail("an action that the plan does not have")),
+    };
+    prop_assert!(until <= longest, "{action:?} at {now:?}");
+    prop_assert!(
+        deadline.is_none_or(|deadline| until <= deadline.max(now)),
+        "{action:?} passes the deadline"
+    );
+    prop_assert!(
+        !cancellable || until.since(now).as_nanos() <= CANCEL_NS_MAX,
+        "{action:?} ignores the token"
+    );
+    Ok(())
+}
