@@ -1,1 +1,27 @@
-//! Facade.
+//! Await GPU work as if it were I/O.
+//!
+//! The one crate to depend on, next to a host: everything of `wakeline-core`, the backends by feature, and the
+//! [`Settings`] that a binary takes from its environment. No logic of its own.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sim` | `wakeline::sim`: the simulated device |
+//!
+//! Features only add: any of them may be on together.
+//!
+//! ```
+//! use wakeline::{Settings, WaitBands, WaitPlan};
+//! let settings = Settings::from_vars([("WAKELINE_PLAN", "poll;rows>=32:block")])?;
+//! let bands = settings.bands.unwrap_or(WaitBands::from(WaitPlan::block()));
+//! assert_eq!(*bands.choose(8), WaitPlan::poll());
+//! # Ok::<(), wakeline::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod settings;
+
+pub use settings::Settings;
+#[doc(inline)]
+pub use wakeline_core::*;
+#[cfg(feature = "sim")]
+pub use wakeline_sim as sim;
