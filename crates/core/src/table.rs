@@ -255,15 +255,11 @@ mod tests {
             let observation = match action {
                 Action::Query => status(now),
                 Action::Arm => Observation::Armed,
-                Action::SleepUntil(until) => {
-                    now = until;
-                    Observation::Woke
-                }
                 Action::Park { until } if done <= until => {
                     now = now.max(done);
                     Observation::Reached
                 }
-                Action::Park { until } => {
+                Action::SleepUntil(until) | Action::Park { until } => {
                     now = until;
                     Observation::Woke
                 }

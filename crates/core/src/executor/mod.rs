@@ -9,7 +9,8 @@
 
 mod reactor;
 mod ready;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 mod timers;
 

@@ -1,5 +1,7 @@
 //! The executor and its reactor on a clock turned by hand.
 
+extern crate std;
+
 use super::*;
 use crate::clock::ManualClock;
 use crate::line::{CompletionLine, MemoryDescriptor, Slot};
@@ -9,6 +11,7 @@ use crate::time::Instant;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
+use core::panic::AssertUnwindSafe;
 
 /// A host on virtual time: sleeping moves the clock on, and the script's stores land on the way.
 #[derive(Debug)]
@@ -103,12 +106,12 @@ fn words_and_deadlines_end_in_the_order_of_their_time() {
     let host = Host::new(&[(700, 1), (300, 2)]);
     let reactor = Shared::new(&host.clock);
     let mut executor = Executor::new(&reactor, &host, &host, 8).unwrap();
-    let task = async |slot: Option<usize>, until| match slot {
-        Some(slot) => reactor.watch(&host.port(slot), at(until)).await,
-        None => {
-            reactor.sleep_until(at(until)).await;
-            Wake::Woke
+    let task = async |slot: Option<usize>, until| {
+        if let Some(slot) = slot {
+            return reactor.watch(&host.port(slot), at(until)).await;
         }
+        reactor.sleep_until(at(until)).await;
+        Wake::Woke
     };
     for (slot, until) in [(Some(1), 9_000), (Some(2), 9_000), (None, 500), (Some(3), 400), (None, 0)] {
         executor.spawn(task(slot, until)).unwrap();
@@ -279,7 +282,6 @@ fn case_5_the_waker_of_the_last_poll_is_the_one_that_is_woken() {
 #[test]
 fn a_waker_that_panics_leaves_the_reactor_whole() {
     use alloc::task::Wake as Waking;
-    extern crate std;
     struct Panics;
     impl Waking for Panics {
         fn wake(self: Arc<Self>) {
@@ -293,7 +295,7 @@ fn a_waker_that_panics_leaves_the_reactor_whole() {
     let waker = Waker::from(Arc::new(Panics));
     assert!(watch.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     host.line.store(Slot::ALL[0], Seq::new(1));
-    let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reactor.turn(true)));
+    let turn = std::panic::catch_unwind(AssertUnwindSafe(|| reactor.turn(true)));
     assert!(turn.is_err());
     assert_eq!(reactor.turn(true), 0);
     assert_eq!(watch.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Wake::Reached));
@@ -301,7 +303,6 @@ fn a_waker_that_panics_leaves_the_reactor_whole() {
 
 #[test]
 fn a_task_that_panics_leaves_the_others() {
-    extern crate std;
     let host = Host::new(&[]);
     let reactor = Shared::new(&host.clock);
     let mut executor = Executor::new(&reactor, &host, &host, 2).unwrap();
@@ -312,7 +313,7 @@ fn a_task_that_panics_leaves_the_others() {
     executor.spawn(task(true)).unwrap();
     executor.spawn(task(false)).unwrap();
     let mut done = 0;
-    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run(|_, ()| done += 1)));
+    let run = std::panic::catch_unwind(AssertUnwindSafe(|| executor.run(|_, ()| done += 1)));
     assert!(run.is_err());
     assert_eq!(executor.tasks(), 1);
     executor.run(|_, ()| done += 1).unwrap();
