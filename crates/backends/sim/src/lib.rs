@@ -1,1 +1,60 @@
-//! Sim.
+//! A simulated device for wakeline: streams, completion words, statuses and seeded faults, without a GPU.
+//!
+//! It implements the ports of `wakeline-core` as a real backend does, and can be made to fail in every way that
+//! real ones were seen to. The same seed and the same calls give the same run.
+//!
+//! | time line | clock | who moves the device | for |
+//! |---|---|---|---|
+//! | [`VirtualTime`] | stands still until somebody waits | [`VirtualHost`], in no real time | tests, model checks, soaks |
+//! | [`RealTime`] | a host's | a host's thread, through [`Turn`](wakeline_core::Turn) | examples, benches, hosts |
+//!
+//! ```
+//! use wakeline_core::{Clock, CompletionPort, Nanos, Status, Wake};
+//! use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
+//!
+//! let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+//! let host = VirtualHost::new(&device);
+//! let stream = device.stream()?;
+//!
+//! stream.launch(Nanos::from_millis(5))?;
+//! let mut point = stream.point();
+//! point.arm()?;
+//! assert_eq!(point.park(&host, host.now() + Nanos::from_millis(9)), Wake::Reached);
+//! assert_eq!(point.query()?, Status::Done);
+//! # Ok::<(), wakeline_core::Error>(())
+//! ```
+//!
+//! Invariants: it spawns no thread, starts no timer, reads no clock but its time line and no environment; no lock
+//! is held while a waker or a closure of somebody else is called; every queue and table has a stated bound.
+
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod config;
+mod device;
+mod dice;
+mod error;
+mod event;
+mod fault;
+mod host;
+mod line;
+mod log;
+mod port;
+mod queue;
+mod state;
+mod stream;
+mod sync;
+mod table;
+mod time;
+
+pub use config::{COST_NS_MAX, LOG_LEN_MAX, QUEUE_LEN_MAX, SLOTS_MAX, SimConfig};
+pub use device::SimDevice;
+pub use event::Truth;
+pub use fault::{Chance, FAULT_NS_MAX, Faults};
+pub use host::VirtualHost;
+pub use line::SlotUse;
+pub use log::{Counts, LogEntry, LogEvent};
+pub use port::{SimPort, Witness};
+pub use stream::SimStream;
+pub use time::{RealTime, SLICE_NS_MAX, SPIN_NS_MAX, TimeLine, VirtualTime};

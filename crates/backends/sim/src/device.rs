@@ -1,0 +1,185 @@
+//! The simulated device.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::task::Waker;
+
+use wakeline_core::{Error, Instant, Nanos, Turn};
+
+use crate::config::SimConfig;
+use crate::line::SlotUse;
+use crate::log::{Counts, LogEntry};
+use crate::state::{Call, State};
+use crate::stream::SimStream;
+use crate::sync::Lock;
+use crate::time::{TimeLine, VirtualTime};
+
+/// A device that exists only in memory: streams, words, statuses and faults, on a virtual or a real time line.
+///
+/// It spawns no thread and does nothing by itself. On a virtual time line a [`VirtualHost`](crate::VirtualHost)
+/// moves it along; on a real one a thread of the host drives it through [`Turn`]. Every call first lets happen
+/// what is due, so a status is right however late that thread is. Clones share one device.
+///
+/// ```
+/// use wakeline_core::{CompletionPort, Nanos, Status};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let stream = device.stream()?;
+/// stream.launch(Nanos::from_micros(50))?;
+/// let mut point = stream.point();
+/// assert_eq!(point.query()?, Status::Pending);
+/// assert_eq!(point.block(None)?, Status::Done);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+pub struct SimDevice<T = VirtualTime> {
+    inner: Arc<Inner<T>>,
+}
+
+struct Inner<T> {
+    time: T,
+    config: SimConfig,
+    state: Lock<State>,
+}
+
+/// What to ring after something was enqueued, if anything.
+#[must_use]
+pub(crate) struct Bell(Option<Arc<Waker>>);
+
+impl Bell {
+    /// Rings. The caller holds no lock.
+    pub(crate) fn ring(self) {
+        if let Some(bell) = self.0 {
+            bell.wake_by_ref();
+        }
+    }
+}
+
+impl<T> Clone for SimDevice<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T> fmt::Debug for SimDevice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimDevice").finish_non_exhaustive()
+    }
+}
+
+impl<T> SimDevice<T> {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        f(&mut self.inner.state.lock())
+    }
+
+    /// The same, for what may make something due. The bell is for when no lock is held any more.
+    pub(crate) fn enqueue<R>(&self, f: impl FnOnce(&mut State) -> R) -> (R, Bell) {
+        let mut state = self.inner.state.lock();
+        let result = f(&mut state);
+        (result, Bell(state.bell_to_ring()))
+    }
+
+    /// The time line it lives on.
+    pub fn time(&self) -> &T {
+        &self.inner.time
+    }
+
+    /// How it was set up.
+    pub fn config(&self) -> &SimConfig {
+        &self.inner.config
+    }
+
+    /// How often what has happened.
+    pub fn counts(&self) -> Counts {
+        self.with(|state| state.counts)
+    }
+
+    /// How its words are used.
+    pub fn slots(&self) -> SlotUse {
+        self.with(|state| state.lines.slot_use())
+    }
+
+    /// What happened, oldest first, as far as [`SimConfig::log_len_max`] reaches.
+    pub fn log(&self) -> Vec<LogEntry> {
+        self.with(|state| state.log.to_vec())
+    }
+}
+
+impl<T: TimeLine> SimDevice<T> {
+    /// A device on this time line.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) where a value of `config` is out of range.
+    pub fn new(time: T, config: SimConfig) -> Result<Self, Error> {
+        config.check()?;
+        let state = Lock::new(State::new(&config));
+        Ok(Self { inner: Arc::new(Inner { time, config, state }) })
+    }
+
+    /// A new stream with a completion word of its own.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault; [`Backend`](wakeline_core::ErrorCode::Backend) when all
+    /// [`slots_max`](SimConfig::slots_max) words are taken or quarantined.
+    pub fn stream(&self) -> Result<SimStream<T>, Error> {
+        let now = self.now();
+        let (key, place, line, armed) = self.with(|state| {
+            state.begin(Call::Stream, now)?;
+            state.new_stream()
+        })?;
+        Ok(SimStream::new(self.clone(), key, line, place.slot(), armed))
+    }
+
+    /// The device's fault, `None` while it is healthy. Costs nothing and counts as no call.
+    pub fn health(&self) -> Option<Error> {
+        let now = self.now();
+        self.with(|state| {
+            state.turn(now);
+            state.health().err()
+        })
+    }
+
+    /// Makes the device fault now, for good: unfinished work never ends, stores that have not landed never do.
+    pub fn fault(&self) {
+        let now = self.now();
+        self.with(|state| {
+            state.turn(now);
+            state.stop(now);
+        });
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.inner.time.now()
+    }
+
+    /// Lets the calling thread spend the cost of a call.
+    pub(crate) fn charge(&self, ns: u64) {
+        if ns > 0 {
+            self.pass(self.now() + Nanos::from_nanos(ns));
+        }
+    }
+
+    /// Lets time pass on the calling thread until `until` has come.
+    pub(crate) fn pass(&self, until: Instant) {
+        while self.now() < until {
+            self.inner.time.pass(until);
+        }
+    }
+}
+
+impl<T: TimeLine> Turn for SimDevice<T> {
+    fn turn(&self, now: Instant) -> Option<Instant> {
+        let next = self.with(|state| {
+            state.turn(now);
+            state.promise()
+        });
+        (next < Instant::MAX).then_some(next)
+    }
+
+    fn set_bell(&self, bell: Waker) {
+        let old = self.with(|state| state.set_bell(Arc::new(bell)));
+        drop(old);
+    }
+}

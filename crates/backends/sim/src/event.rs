@@ -1,0 +1,36 @@
+//! Points: places in a stream whose completion can be asked for, and the truth about each.
+
+use wakeline_core::{Instant, Seq};
+
+use crate::table::Key;
+
+/// What really happened to a point, whatever its word and the driver say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Truth {
+    /// When the point's work ended.
+    pub ended_at: Option<Instant>,
+    /// The number whose store was enqueued for it.
+    pub armed: Option<Seq>,
+    /// When its own store landed, on the device's own time.
+    pub landed_at: Option<Instant>,
+    /// When the turn that landed it was made: later than [`landed_at`](Self::landed_at) by as much as whoever
+    /// drives the device was late.
+    pub stored_at: Option<Instant>,
+    /// Status queries made for it.
+    pub queries: u64,
+    /// Blocking waits made for it.
+    pub blocks: u64,
+}
+
+/// A point that somebody holds.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) truth: Truth,
+    pub(crate) stream: Key,
+    /// How many works of the stream are in front of it.
+    pub(crate) works: u64,
+    /// Whether the driver will never say that it is done.
+    pub(crate) stuck: bool,
+    /// How many handles name it; the last one to go takes it away.
+    pub(crate) handles: usize,
+}

@@ -1,0 +1,168 @@
+//! A host on a virtual time line: where a real one would wait, it lets the devices go on.
+
+use alloc::sync::Arc;
+use alloc::task::Wake as RawWake;
+use alloc::vec::Vec;
+use core::task::Waker;
+
+use wakeline_core::{Clock, CompletionLine, Idle, Instant, Nanos, Park, Timer, Wake};
+
+use crate::device::SimDevice;
+use crate::dice::{Dice, Draw, HOST};
+use crate::fault::Faults;
+use crate::sync::{AtomicBool, Lock, Ordering};
+use crate::time::{TimeLine, VirtualTime};
+
+/// One host thread on the virtual time line of its devices: their clock, timer, idle and park.
+///
+/// Waiting moves the clock from event to event, so that every store lands at its own time and is seen then. The
+/// devices' faults [`spurious_wake`](Faults::spurious_wake), [`early_sleep`](Faults::early_sleep) and
+/// [`clock_step`](Faults::clock_step) happen here. Work is deterministic on one thread; several threads may share
+/// a time line, but then its order is theirs.
+///
+/// ```
+/// use wakeline_core::{Clock, Idle, Nanos};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let host = VirtualHost::new(&device);
+/// let until = host.now() + Nanos::from_millis(1);
+/// host.idle(Some(until)); // takes no real time
+/// assert_eq!(host.now(), until);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct VirtualHost {
+    time: VirtualTime,
+    devices: Vec<SimDevice<VirtualTime>>,
+    faults: Faults,
+    dice: Lock<Dice>,
+    bell: Arc<Bell>,
+}
+
+/// What ends an idle call.
+#[derive(Debug)]
+struct Bell(AtomicBool);
+
+impl RawWake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl VirtualHost {
+    /// The host of this device, with the host's faults of its configuration.
+    pub fn new(device: &SimDevice<VirtualTime>) -> Self {
+        Self {
+            time: device.time().clone(),
+            devices: Vec::from([device.clone()]),
+            faults: device.config().faults,
+            dice: Lock::new(Dice::new(device.config().seed, HOST)),
+            bell: Arc::new(Bell(AtomicBool::new(false))),
+        }
+    }
+
+    /// The same host with another device, which must be on the same time line.
+    #[must_use]
+    pub fn and(mut self, device: &SimDevice<VirtualTime>) -> Self {
+        debug_assert!(
+            core::ptr::eq(self.time.clock(), device.time().clock()),
+            "the devices of one host share its time line"
+        );
+        self.devices.push(device.clone());
+        self
+    }
+
+    /// The time line.
+    pub fn time(&self) -> &VirtualTime {
+        &self.time
+    }
+
+    /// Lets time pass until `until`, event by event, or until `ended` says so.
+    fn pass(&self, until: Instant, mut ended: impl FnMut() -> bool) -> bool {
+        loop {
+            let now = self.time.now();
+            let next = self.turn(now);
+            if ended() {
+                return true;
+            }
+            // At the end of time nothing can come any more: wake rather than wait for nothing.
+            if now >= until || next.min(until) == Instant::MAX {
+                return false;
+            }
+            self.time.pass(next.min(until));
+        }
+    }
+
+    /// Does what is due on all devices; when something is due next.
+    fn turn(&self, now: Instant) -> Instant {
+        let due = |device: &SimDevice<VirtualTime>| {
+            device.with(|state| {
+                state.turn(now);
+                state.next_due()
+            })
+        };
+        self.devices.iter().map(due).min().unwrap_or(Instant::MAX)
+    }
+
+    fn sleep(&self, until: Instant, ended: impl FnMut() -> bool) {
+        let early = self.dice.lock().roll(Draw::EarlySleep, self.faults.early_sleep);
+        self.pass(until - Nanos::from_nanos(early.unwrap_or(0)), ended);
+        self.step();
+    }
+
+    /// The clock may jump now.
+    fn step(&self) {
+        let step = self.dice.lock().roll(Draw::ClockStep, self.faults.clock_step);
+        if let Some(ns) = step {
+            let now = self.time.now() + Nanos::from_nanos(ns);
+            self.time.pass(now);
+            self.turn(now);
+        }
+    }
+
+    fn rung(&self) -> bool {
+        self.bell.0.load(Ordering::Acquire)
+    }
+}
+
+impl Clock for VirtualHost {
+    fn now(&self) -> Instant {
+        self.time.now()
+    }
+}
+
+impl Timer for VirtualHost {
+    /// Sleeps in the first poll: virtual time has nothing else to wait for.
+    async fn sleep_until(&self, at: Instant) {
+        self.sleep(at, || false);
+    }
+}
+
+impl Idle for VirtualHost {
+    /// Returns early also where nothing is due on any device and nobody rang: nothing could end it.
+    fn idle(&self, until: Option<Instant>) {
+        self.sleep(until.unwrap_or(Instant::MAX), || self.rung());
+        self.bell.0.store(false, Ordering::Release);
+    }
+
+    fn bell(&self) -> Waker {
+        Waker::from(Arc::clone(&self.bell))
+    }
+}
+
+impl Park for VirtualHost {
+    fn park(&self, _line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
+        let spurious = self.dice.lock().roll(Draw::SpuriousWake, self.faults.spurious_wake);
+        let end = spurious.map_or(until, |ns| until.min(self.time.now() + Nanos::from_nanos(ns)));
+        let mut reached = false;
+        self.pass(end, || {
+            reached = ready();
+            reached || self.rung()
+        });
+        self.step();
+        if reached { Wake::Reached } else { Wake::Woke }
+    }
+}

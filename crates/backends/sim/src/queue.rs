@@ -1,0 +1,214 @@
+//! One stream's queue: work and stores in the order in which they were enqueued.
+
+use alloc::collections::VecDeque;
+
+use wakeline_core::{Instant, Nanos, Seq};
+
+use crate::dice::Dice;
+use crate::line::Place;
+use crate::table::Key;
+
+/// How long work runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// For this long from its start.
+    For(Nanos),
+    /// Until this moment, at least until its start.
+    Until(Instant),
+}
+
+impl Work {
+    fn end(self, start: Instant) -> Instant {
+        match self {
+            Self::For(length) => start + length,
+            Self::Until(end) => end.max(start),
+        }
+    }
+}
+
+/// A store of a completion word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Store {
+    pub(crate) stream: Key,
+    pub(crate) place: Place,
+    pub(crate) seq: Seq,
+    /// Whose store it is.
+    pub(crate) point: Key,
+    /// Whether it waits for a query to submit it.
+    pub(crate) deferred: bool,
+    /// Whether it landed once before.
+    pub(crate) repeat: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    Work(Work),
+    Store(Store),
+}
+
+/// What a stream does next.
+pub(crate) enum Next {
+    /// Nothing, until its work ends, a query comes or something is enqueued.
+    Rest,
+    /// It starts work that ends then.
+    Run(Instant),
+    /// It issues a store.
+    Issue(Store),
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) number: u64,
+    pub(crate) place: Place,
+    pub(crate) dice: Dice,
+    /// Whether its words can be stored.
+    pub(crate) unsupported: bool,
+    /// Whether nobody can enqueue any more; it goes when it is empty.
+    pub(crate) released: bool,
+    commands: VecDeque<Command>,
+    /// How many of them wait for a query.
+    deferred: usize,
+    /// Whether the work in front runs.
+    running: bool,
+    launched: u64,
+    ended: u64,
+    /// When the last work ended.
+    ended_at: Instant,
+    /// When all its work will have ended if no deferred store holds it up.
+    busy_until: Instant,
+    /// No store lands before the one in front of it.
+    landing_at: Instant,
+    /// Points not yet reached, in the order of their places: how many works are in front, and which point.
+    points: VecDeque<(u64, Key)>,
+}
+
+impl Queue {
+    pub(crate) fn new(number: u64, place: Place, dice: Dice, unsupported: bool) -> Self {
+        Self {
+            number,
+            place,
+            dice,
+            unsupported,
+            released: false,
+            commands: VecDeque::new(),
+            deferred: 0,
+            running: false,
+            launched: 0,
+            ended: 0,
+            ended_at: Instant::ORIGIN,
+            busy_until: Instant::ORIGIN,
+            landing_at: Instant::ORIGIN,
+            points: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub(crate) fn push_work(&mut self, work: Work, now: Instant) {
+        self.busy_until = work.end(self.busy_until.max(now));
+        self.launched += 1;
+        self.commands.push_back(Command::Work(work));
+    }
+
+    pub(crate) fn push_store(&mut self, store: Store) {
+        self.deferred += usize::from(store.deferred);
+        self.commands.push_back(Command::Store(store));
+    }
+
+    /// When all work enqueued so far will have ended, if nothing holds it up.
+    pub(crate) const fn busy_until(&self) -> Instant {
+        self.busy_until
+    }
+
+    /// What it does at `at`; work it starts is then running, a store it issues is gone.
+    pub(crate) fn next(&mut self, at: Instant) -> Next {
+        match self.commands.front() {
+            Some(Command::Work(work)) if !self.running => {
+                self.running = true;
+                Next::Run(work.end(at))
+            }
+            Some(&Command::Store(store)) if !store.deferred => {
+                self.commands.pop_front();
+                Next::Issue(store)
+            }
+            _ => Next::Rest,
+        }
+    }
+
+    /// The running work ends at `at`.
+    pub(crate) fn end_work(&mut self, at: Instant) {
+        self.commands.pop_front();
+        self.running = false;
+        self.ended += 1;
+        self.ended_at = at;
+    }
+
+    /// Submits what waits for a query; says whether anything did.
+    pub(crate) fn submit(&mut self) -> bool {
+        if self.deferred == 0 {
+            return false;
+        }
+        for command in &mut self.commands {
+            if let Command::Store(store) = command {
+                store.deferred = false;
+            }
+        }
+        self.deferred = 0;
+        true
+    }
+
+    /// Lets `store`, which is just being issued, change places with the next one enqueued, if there is one.
+    pub(crate) fn swap(&mut self, store: &mut Store) -> bool {
+        let next = self.commands.iter_mut().find_map(|command| match command {
+            Command::Store(next) => Some(next),
+            Command::Work(_) => None,
+        });
+        let Some(next) = next else { return false };
+        core::mem::swap(&mut store.seq, &mut next.seq);
+        core::mem::swap(&mut store.point, &mut next.point);
+        true
+    }
+
+    /// When a store lands that would do so at `at`: not before the one in front of it.
+    pub(crate) fn landing(&mut self, at: Instant) -> Instant {
+        self.landing_at = self.landing_at.max(at);
+        self.landing_at
+    }
+
+    /// How many works are in front of a point made now, and when they ended if they did.
+    pub(crate) fn place_of_point(&self) -> (u64, Option<Instant>) {
+        (self.launched, (self.ended == self.launched).then_some(self.ended_at))
+    }
+
+    /// Has `point` told when `works` works have ended.
+    pub(crate) fn await_point(&mut self, works: u64, point: Key) {
+        self.points.push_back((works, point));
+    }
+
+    /// The next point that all its work has ended for.
+    pub(crate) fn pop_point(&mut self) -> Option<Key> {
+        let &(works, point) = self.points.front()?;
+        if works > self.ended {
+            return None;
+        }
+        self.points.pop_front();
+        Some(point)
+    }
+
+    pub(crate) fn forget_point(&mut self, works: u64, point: Key) {
+        let first = self.points.partition_point(|&(its, _)| its < works);
+        let same = self.points.iter().skip(first).take_while(|&&(its, _)| its == works);
+        if let Some(offset) = same.map(|&(_, key)| key).position(|key| key == point) {
+            self.points.remove(first + offset);
+        }
+    }
+
+    /// The device has faulted: nothing of this will ever happen.
+    pub(crate) fn stop(&mut self) {
+        self.commands.clear();
+        self.deferred = 0;
+        self.running = false;
+    }
+}

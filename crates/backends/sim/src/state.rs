@@ -1,0 +1,490 @@
+//! The device's state and the engine that moves it through time.
+//!
+//! ```text
+//!   enqueue_work ──┐                        ┌── WorkEnds ──► end_work ─► step
+//!   enqueue_store ─┼─► step ─► due (heap) ──┤
+//!   submit ────────┘     └─► issue ─┘       ├── Lands ─────► land
+//!                                turn(now): └── Faults ────► stop
+//! ```
+//!
+//! Invariants:
+//! 1. Everything happens at its own time and in the order of times, equal times in the order in which they were
+//!    scheduled: `turn` to a moment in many steps or in one gives the same.
+//! 2. Nothing foreign is called from here, so that the lock around it covers no waker and no closure.
+//! 3. After `stop` nothing happens any more.
+
+use alloc::collections::BinaryHeap;
+use alloc::sync::Arc;
+use core::cmp::{Ordering, Reverse};
+use core::task::Waker;
+
+use wakeline_core::{CompletionLine, Error, Instant, Nanos, Seq, Status};
+
+use crate::config::SimConfig;
+use crate::dice::{Dice, Draw};
+use crate::error::failed;
+use crate::event::{Point, Truth};
+use crate::line::{Landing, Lines, Place};
+use crate::log::{Counts, Log, LogEntry, LogEvent};
+use crate::queue::{Next, Queue, Store, Work};
+use crate::table::{Key, Table};
+
+/// Which driver call is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    Stream,
+    Launch,
+    Arm,
+    Query,
+    Block,
+}
+
+impl Call {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Launch => "launch",
+            Self::Arm => "arm",
+            Self::Query => "query",
+            Self::Block => "block",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: SimConfig,
+    now: Instant,
+    due: BinaryHeap<Reverse<Due>>,
+    /// Breaks ties of `due` in the order of scheduling.
+    scheduled: u64,
+    streams: Table<Queue>,
+    /// How many streams were ever made.
+    numbered: u64,
+    pub(crate) points: Table<Point>,
+    pub(crate) lines: Lines,
+    fault: Option<Fault>,
+    pub(crate) counts: Counts,
+    pub(crate) log: Log,
+    bell: Option<Arc<Waker>>,
+    /// When whoever drives the device will turn it next.
+    promised: Instant,
+}
+
+#[derive(Debug)]
+struct Fault {
+    at: Instant,
+    error: Error,
+}
+
+#[derive(Debug)]
+struct Due {
+    at: Instant,
+    order: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    WorkEnds(Key),
+    Lands(Store),
+    Faults,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl State {
+    pub(crate) fn new(config: &SimConfig) -> Self {
+        let mut state = Self {
+            config: *config,
+            now: Instant::ORIGIN,
+            due: BinaryHeap::new(),
+            scheduled: 0,
+            streams: Table::new(),
+            numbered: 0,
+            points: Table::new(),
+            lines: Lines::new(config.slots_max, config.first_word),
+            fault: None,
+            counts: Counts::default(),
+            log: Log::new(config.log_len_max),
+            bell: None,
+            promised: Instant::MAX,
+        };
+        if let Some(at) = config.faults.fault_at {
+            state.schedule(at, What::Faults);
+        }
+        state
+    }
+
+    // Time.
+
+    /// Lets everything happen that is due at `now`. A moment in the past changes nothing.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(Reverse(next)) = self.due.peek()
+            && next.at <= self.now
+        {
+            let Some(Reverse(Due { at, what, .. })) = self.due.pop() else { return };
+            match what {
+                What::WorkEnds(stream) => self.end_work(stream, at),
+                What::Lands(store) => self.land(&store, at),
+                What::Faults => self.stop(at),
+            }
+        }
+    }
+
+    /// When something is due next, [`Instant::MAX`] while nothing is.
+    pub(crate) fn next_due(&self) -> Instant {
+        self.due.peek().map_or(Instant::MAX, |Reverse(next)| next.at)
+    }
+
+    fn schedule(&mut self, at: Instant, what: What) {
+        // The end of time never comes.
+        if at < Instant::MAX {
+            self.due.push(Reverse(Due { at, order: self.scheduled, what }));
+            self.scheduled += 1;
+        }
+    }
+
+    // Who drives the device.
+
+    /// Takes the bell, gives back the one it replaces: a waker is dropped outside of the lock.
+    #[must_use]
+    pub(crate) fn set_bell(&mut self, bell: Arc<Waker>) -> Option<Arc<Waker>> {
+        self.bell.replace(bell)
+    }
+
+    /// Notes what `turn` promised to whoever drives the device.
+    pub(crate) fn promise(&mut self) -> Instant {
+        self.promised = self.next_due();
+        self.promised
+    }
+
+    /// The bell to ring once the lock is free, where something has come to be due before what was promised.
+    #[must_use]
+    pub(crate) fn bell_to_ring(&mut self) -> Option<Arc<Waker>> {
+        let next = self.next_due();
+        if next >= self.promised {
+            return None;
+        }
+        let bell = self.bell.clone()?;
+        self.promised = next;
+        Some(bell)
+    }
+
+    // Faults.
+
+    /// Begins a driver call: counts it and lets the device fault at it where that was asked for.
+    pub(crate) fn begin(&mut self, call: Call, now: Instant) -> Result<(), Error> {
+        self.turn(now);
+        self.counts.calls += 1;
+        if self.config.faults.fault_at_call == Some(self.counts.calls) {
+            self.stop(self.now);
+        }
+        match call {
+            Call::Query => self.counts.queries += 1,
+            Call::Block => self.counts.blocks += 1,
+            Call::Stream | Call::Launch | Call::Arm => {}
+        }
+        self.health()
+    }
+
+    /// The device's fault, once it is known.
+    pub(crate) fn health(&self) -> Result<(), Error> {
+        match &self.fault {
+            Some(fault) if self.now >= self.known_at(fault) => Err(fault.error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// When the calls begin to tell of a fault that has happened.
+    pub(crate) fn fault_known_at(&self) -> Option<Instant> {
+        self.fault.as_ref().map(|fault| self.known_at(fault))
+    }
+
+    fn known_at(&self, fault: &Fault) -> Instant {
+        fault.at + Nanos::from_nanos(self.config.faults.fault_lag_ns)
+    }
+
+    /// The device faults, unless it did already.
+    pub(crate) fn stop(&mut self, at: Instant) {
+        if self.fault.is_some() {
+            return;
+        }
+        let text = alloc::format!("the device faulted at {}", at.since(Instant::ORIGIN));
+        self.fault = Some(Fault { at, error: failed("work", &text) });
+        self.due.clear();
+        for queue in self.streams.values_mut() {
+            queue.stop();
+        }
+        self.log(at, u64::MAX, LogEvent::Faulted);
+    }
+
+    // Streams.
+
+    pub(crate) fn new_stream(&mut self) -> Result<(Key, Place, Arc<CompletionLine>, Seq), Error> {
+        let Some((place, line, armed)) = self.lines.take() else {
+            let slots = self.lines.slot_use();
+            let text = alloc::format!(
+                "all {} words are taken ({} quarantined)",
+                self.config.slots_max,
+                slots.quarantined
+            );
+            return Err(failed(Call::Stream.name(), &text));
+        };
+        let mut dice = Dice::new(self.config.seed, self.numbered);
+        let unsupported = dice.happens(Draw::Unsupported, self.config.faults.unsupported_ppm);
+        self.counts.unsupported += u64::from(unsupported);
+        let queue = Queue::new(self.numbered, place, dice, unsupported);
+        self.numbered += 1;
+        Ok((self.streams.insert(queue), place, line, armed))
+    }
+
+    /// Nobody holds the stream any more. As with a real one, what is enqueued still runs.
+    pub(crate) fn release_stream(&mut self, stream: Key) {
+        self.submit(stream);
+        let Some(queue) = self.streams.get_mut(stream) else { return };
+        queue.released = true;
+        let place = queue.place;
+        self.lines.release(place);
+        self.remove_if_over(stream);
+    }
+
+    fn remove_if_over(&mut self, stream: Key) {
+        if self.streams.get(stream).is_some_and(|queue| queue.released && queue.len() == 0) {
+            self.streams.remove(stream);
+        }
+    }
+
+    pub(crate) fn supports_stores(&self, stream: Key) -> bool {
+        self.streams.get(stream).is_some_and(|queue| !queue.unsupported)
+    }
+
+    pub(crate) fn enqueue_work(&mut self, stream: Key, work: Work) -> Result<(), Error> {
+        if self.fault.is_some() {
+            return Ok(()); // not known yet: it is accepted and never runs
+        }
+        self.check_room(stream, Call::Launch)?;
+        let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
+        queue.push_work(work, self.now);
+        let number = queue.number;
+        self.counts.launches += 1;
+        self.log(self.now, number, LogEvent::Launched);
+        self.step(stream, self.now);
+        self.turn(self.now);
+        Ok(())
+    }
+
+    pub(crate) fn enqueue_store(&mut self, stream: Key, seq: Seq, point: Key) -> Result<(), Error> {
+        self.check_room(stream, Call::Arm)?;
+        let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
+        let faults = &self.config.faults;
+        let place = queue.place;
+        let early = queue.dice.roll(Draw::EarlyStore, faults.early_store);
+        let deferred = queue.dice.happens(Draw::DeferredStore, faults.deferred_store_ppm);
+        let busy_until = queue.busy_until();
+        let number = queue.number;
+        let store = Store { stream, place, seq, point, deferred, repeat: false };
+        self.counts.arms += 1;
+        self.lines.armed(place, seq);
+        if let Some(point) = self.points.get_mut(point) {
+            point.truth.armed = Some(seq);
+        }
+        self.log(self.now, number, LogEvent::Armed(seq));
+        if self.fault.is_some() {
+            return Ok(()); // not known yet: it is accepted and never lands
+        }
+        match early {
+            Some(ns) if busy_until > self.now => {
+                // Work that never ends has no time before its end: count from now instead.
+                let never = busy_until == Instant::MAX;
+                let ns = Nanos::from_nanos(ns);
+                let at = if never { self.now + ns } else { self.now.max(busy_until - ns) };
+                self.counts.early += 1;
+                self.schedule(at, What::Lands(Store { deferred: false, ..store }));
+            }
+            _ => {
+                self.counts.deferred += u64::from(deferred);
+                if let Some(queue) = self.streams.get_mut(stream) {
+                    queue.push_store(store);
+                }
+                self.step(stream, self.now);
+            }
+        }
+        self.turn(self.now);
+        Ok(())
+    }
+
+    fn check_room(&self, stream: Key, call: Call) -> Result<(), Error> {
+        let Some(queue) = self.streams.get(stream) else { return Ok(()) };
+        if queue.len() + self.lines.in_flight(queue.place) < self.config.queue_len_max {
+            return Ok(());
+        }
+        let text = alloc::format!("the queue of this stream is full ({})", self.config.queue_len_max);
+        Err(failed(call.name(), &text))
+    }
+
+    /// Submits what waits for a query.
+    pub(crate) fn submit(&mut self, stream: Key) {
+        if self.streams.get_mut(stream).is_some_and(Queue::submit) {
+            self.step(stream, self.now);
+            self.turn(self.now);
+        }
+    }
+
+    fn step(&mut self, stream: Key, at: Instant) {
+        while let Some(queue) = self.streams.get_mut(stream) {
+            match queue.next(at) {
+                Next::Rest => return self.remove_if_over(stream),
+                Next::Run(until) => return self.schedule(until, What::WorkEnds(stream)),
+                Next::Issue(store) => self.issue(store, at),
+            }
+        }
+    }
+
+    fn end_work(&mut self, stream: Key, at: Instant) {
+        let Some(queue) = self.streams.get_mut(stream) else { return };
+        queue.end_work(at);
+        while let Some(point) = queue.pop_point() {
+            if let Some(point) = self.points.get_mut(point) {
+                point.truth.ended_at = Some(at);
+            }
+        }
+        let number = queue.number;
+        self.log(at, number, LogEvent::Ended);
+        self.step(stream, at);
+    }
+
+    // Stores.
+
+    /// The stream has come to a store: draws what becomes of it.
+    fn issue(&mut self, mut store: Store, at: Instant) {
+        let Some(queue) = self.streams.get_mut(store.stream) else { return };
+        let faults = &self.config.faults;
+        if queue.dice.happens(Draw::SwappedStore, faults.swapped_store_ppm) && queue.swap(&mut store) {
+            self.counts.swapped += 1;
+        }
+        let lost = queue.dice.happens(Draw::LostStore, faults.lost_store_ppm);
+        let late = queue.dice.roll(Draw::LateStore, faults.late_store);
+        let repeated = queue.dice.roll(Draw::RepeatedStore, faults.repeated_store);
+        let number = queue.number;
+        if lost {
+            self.counts.lost += 1;
+            self.lines.settled(store.place);
+            self.log(at, number, LogEvent::Lost(store.seq));
+            return;
+        }
+        self.counts.late += u64::from(late.is_some());
+        let latency = self.config.store_latency_ns.saturating_add(late.unwrap_or(0));
+        let landing = queue.landing(at + Nanos::from_nanos(latency));
+        self.schedule(landing, What::Lands(store));
+        if let Some(ns) = repeated {
+            self.counts.repeated += 1;
+            self.schedule(landing + Nanos::from_nanos(ns), What::Lands(Store { repeat: true, ..store }));
+        }
+    }
+
+    fn land(&mut self, store: &Store, at: Instant) {
+        let landing = self.lines.land(store.place, store.seq);
+        self.counts.landed += 1;
+        self.counts.overtaken += u64::from(landing == Landing::Overtaken && !store.repeat);
+        if !store.repeat {
+            self.lines.settled(store.place);
+            if let Some(point) = self.points.get_mut(store.point) {
+                point.truth.landed_at = Some(at);
+                point.truth.stored_at = Some(self.now);
+            }
+        }
+        let number = self.streams.get(store.stream).map_or(u64::MAX, |queue| queue.number);
+        let event = match landing {
+            Landing::Stored => LogEvent::Landed(store.seq),
+            Landing::Overtaken => LogEvent::Overtaken(store.seq),
+        };
+        self.log(at, number, event);
+    }
+
+    // Points.
+
+    pub(crate) fn new_point(&mut self, stream: Key) -> Key {
+        let (works, ended_at, stuck) = match self.streams.get_mut(stream) {
+            Some(queue) => {
+                let stuck = queue.dice.happens(Draw::StuckPoint, self.config.faults.stuck_ppm);
+                let (works, ended_at) = queue.place_of_point();
+                (works, ended_at, stuck)
+            }
+            None => (0, None, false),
+        };
+        self.counts.stuck += u64::from(stuck);
+        let truth = Truth { ended_at, ..Truth::default() };
+        let key = self.points.insert(Point { truth, stream, works, stuck, handles: 1 });
+        if ended_at.is_none()
+            && let Some(queue) = self.streams.get_mut(stream)
+        {
+            queue.await_point(works, key);
+        }
+        key
+    }
+
+    pub(crate) fn release_point(&mut self, key: Key) {
+        let Some(point) = self.points.get_mut(key) else { return };
+        point.handles -= 1;
+        if point.handles > 0 {
+            return;
+        }
+        let (stream, works) = (point.stream, point.works);
+        self.points.remove(key);
+        if let Some(queue) = self.streams.get_mut(stream) {
+            queue.forget_point(works, key);
+        }
+    }
+
+    /// What the driver says about a point now.
+    pub(crate) fn status(&self, key: Key) -> Status {
+        match self.known_done_at(key) {
+            Some(at) if at <= self.now => Status::Done,
+            _ => Status::Pending,
+        }
+    }
+
+    /// When the driver begins to say that the point is done, where its end is known.
+    pub(crate) fn known_done_at(&self, key: Key) -> Option<Instant> {
+        let point = self.points.get(key).filter(|point| !point.stuck)?;
+        Some(point.truth.ended_at? + Nanos::from_nanos(self.config.confirm_lag_ns))
+    }
+
+    /// How much longer this query takes than it should.
+    pub(crate) fn slow_query(&mut self, stream: Key) -> u64 {
+        let chance = self.config.faults.slow_query;
+        let Some(queue) = self.streams.get_mut(stream) else { return 0 };
+        let slow = queue.dice.roll(Draw::SlowQuery, chance);
+        self.counts.slow += u64::from(slow.is_some());
+        slow.unwrap_or(0)
+    }
+
+    pub(crate) fn log(&mut self, at: Instant, stream: u64, event: LogEvent) {
+        self.counts.log_dropped += u64::from(self.log.push(LogEntry { at, stream, event }));
+    }
+
+    pub(crate) fn log_call(&mut self, stream: Key, event: LogEvent) {
+        let number = self.streams.get(stream).map_or(u64::MAX, |queue| queue.number);
+        self.log(self.now, number, event);
+    }
+}

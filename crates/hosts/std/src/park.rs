@@ -1,0 +1,273 @@
+//! Watching words from the calling thread: in hardware or spinning for a bounded time, then by naps.
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::hint::spin_loop;
+
+use wakeline_core::{Clock, CompletionLine, Error, ErrorCode, Instant, Nanos, Park, Wake};
+
+use crate::idle::StdIdle;
+
+/// How often a spin looks at the words between two looks at the clock. Eight looks take 0.2 to 0.4 us with
+/// the `pause` in between, against 25 to 40 ns for the clock.
+const LOOKS_PER_CLOCK: u32 = 8;
+
+/// How long one park in hardware lasts at most, so that a ring of the bell is noticed: microseconds.
+const HARDWARE_SLICE_US: u64 = 50;
+
+/// How a [`StdPark`] spends the time while it waits.
+///
+/// ```
+/// use wakeline_std::ParkPolicy;
+/// let policy = ParkPolicy::new(20, 100)?;
+/// assert_eq!((policy.spin_us_max(), policy.nap_us()), (20, 100));
+/// assert!(ParkPolicy::new(2_000_000, 100).is_err());
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ParkPolicy {
+    spin_us_max: u32,
+    nap_us: u32,
+    hardware_us_max: u32,
+}
+
+impl ParkPolicy {
+    /// The longest spin a policy may ask for, microseconds: longer ones are a pinned core.
+    pub const SPIN_US_LIMIT: u32 = 10_000;
+    /// The shortest nap, microseconds: on the machines measured, a shorter one takes as much CPU time as a
+    /// spin.
+    pub const NAP_US_LEAST: u32 = 5;
+    /// The longest nap, microseconds: a longer one is a sleep.
+    pub const NAP_US_LIMIT: u32 = 10_000;
+    /// The longest time in hardware that a policy may ask for, microseconds.
+    pub const HARDWARE_US_LIMIT: u32 = 1_000_000;
+
+    /// Spin for at most `spin_us_max` microseconds a park, then look again after every `nap_us` microseconds
+    /// asleep.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidLimit`] when `spin_us_max` is over [`SPIN_US_LIMIT`](Self::SPIN_US_LIMIT), or
+    /// `nap_us` not from [`NAP_US_LEAST`](Self::NAP_US_LEAST) to [`NAP_US_LIMIT`](Self::NAP_US_LIMIT).
+    pub fn new(spin_us_max: u32, nap_us: u32) -> Result<Self, Error> {
+        let policy = Self::default();
+        Ok(Self {
+            spin_us_max: within("spin_us_max", spin_us_max, 0, Self::SPIN_US_LIMIT)?,
+            nap_us: within("nap_us", nap_us, Self::NAP_US_LEAST, Self::NAP_US_LIMIT)?,
+            ..policy
+        })
+    }
+
+    /// The same policy, with at most `us` microseconds a park in hardware, where there is such a park.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidLimit`] when `us` is over [`HARDWARE_US_LIMIT`](Self::HARDWARE_US_LIMIT).
+    pub fn with_hardware_us_max(self, us: u32) -> Result<Self, Error> {
+        let hardware_us_max = within("hardware_us_max", us, 0, Self::HARDWARE_US_LIMIT)?;
+        Ok(Self { hardware_us_max, ..self })
+    }
+
+    /// How long a park spins at most before it naps, microseconds.
+    pub const fn spin_us_max(self) -> u32 {
+        self.spin_us_max
+    }
+
+    /// How long a nap lasts, microseconds; a park never naps beyond its `until`.
+    pub const fn nap_us(self) -> u32 {
+        self.nap_us
+    }
+
+    /// How long a park stays in hardware at most before it naps, microseconds.
+    pub const fn hardware_us_max(self) -> u32 {
+        self.hardware_us_max
+    }
+}
+
+impl Default for ParkPolicy {
+    /// Spins of at most 200 us, then naps of 50 us; at most 20 ms in hardware.
+    ///
+    /// - 200 us: what the oversleep of a 10 ms sleep stays under on most machines (p99 109 to 225 us on the
+    ///   virtual host of an H200), so that a wait which slept to that margin before its predicted end is
+    ///   still spinning at the end, at 4 % of a core for a step of 5 ms.
+    /// - 50 us: a wait that outlives its prediction is seen 30 us late (p50) at 8 % of a core; naps of 10 us
+    ///   would take 30 % to be 8 us late. These are with a timer slack of 1 ns: the default of 50 us doubles
+    ///   a nap (see [`TimerSlack`](crate::TimerSlack)).
+    /// - 20 ms: longer than every recorded step, so that a plain wait is spent in the hardware's low-power
+    ///   state from start to end; the system counts that time as busy, hence the bound.
+    fn default() -> Self {
+        Self { spin_us_max: 200, nap_us: 50, hardware_us_max: 20_000 }
+    }
+}
+
+impl fmt::Display for ParkPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "spinning for at most {} us, then naps of {} us", self.spin_us_max, self.nap_us)
+    }
+}
+
+fn within(name: &str, value: u32, least: u32, most: u32) -> Result<u32, Error> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::new(ErrorCode::InvalidLimit, [&name, &value, &least, &most]))
+}
+
+/// The hardware park of a [`StdPark`] that was given none. Has no values.
+#[derive(Clone, Copy, Debug)]
+pub enum NoWordWait {}
+
+impl Park for NoWordWait {
+    fn park(&self, _: Option<&CompletionLine>, _: Instant, _: impl FnMut() -> bool) -> Wake {
+        match *self {}
+    }
+}
+
+/// Watches words from its thread, and ends early when the bell of its [`StdIdle`] rings.
+///
+/// With a park in hardware (`wakeline-wordwait`) and one line to watch, it parks there, for at most
+/// [`hardware_us_max`](ParkPolicy::hardware_us_max); otherwise it spins for at most
+/// [`spin_us_max`](ParkPolicy::spin_us_max). Then it naps on the futex of its idle until the words are
+/// reached, the time is up or the bell rings: so a long wait never pins a core. A nap ends at once at a ring,
+/// a spin within 0.5 us, a park in hardware within 50 us.
+///
+/// `I` is a [`StdIdle`] of its own or a reference to the executor's. A ring that ends a park is answered by
+/// that: after [`Wake::Woke`] look at whatever the bell is for.
+///
+/// ```
+/// use wakeline_core::{Clock, CompletionLine, Nanos, Park, Seq, Slot, Wake};
+/// use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
+/// let clock = StdClock::new();
+/// let park = StdPark::new(StdIdle::new(clock), ParkPolicy::default());
+/// let line = CompletionLine::new();
+/// let reached = || line.load(Slot::ALL[0]).reached(Seq::new(1));
+/// let until = clock.now() + Nanos::from_micros(300);
+/// assert_eq!(park.park(Some(&line), until, reached), Wake::Woke); // the time is up
+/// line.store(Slot::ALL[0], Seq::new(1));
+/// assert_eq!(park.park(Some(&line), until, reached), Wake::Reached);
+/// ```
+#[derive(Debug)]
+pub struct StdPark<I = StdIdle, H = NoWordWait> {
+    idle: I,
+    policy: ParkPolicy,
+    /// The park in hardware, or why there is none.
+    word_wait: Result<H, Error>,
+}
+
+impl<I: Borrow<StdIdle>> StdPark<I> {
+    /// A park that spins and naps; rings of `idle` end it.
+    pub fn new(idle: I, policy: ParkPolicy) -> Self {
+        let word_wait = Err(fallback(&"no word wait was handed in", policy));
+        Self { idle, policy, word_wait }
+    }
+}
+
+impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
+    /// The same park with the outcome of a probe for a park in hardware: `WordWait::probe(..)` of
+    /// `wakeline-wordwait`.
+    ///
+    /// An `Err` is kept as the reason that [`warning`](Self::warning) gives, and changes nothing else.
+    pub fn with_word_wait<W: Park>(self, probed: Result<W, Error>) -> StdPark<I, W> {
+        let Self { idle, policy, .. } = self;
+        let word_wait = probed.map_err(|error| match (error.code(), error.args()) {
+            (ErrorCode::ParkFallback, [why, ..]) => fallback(why, policy),
+            _ => fallback(&error, policy),
+        });
+        StdPark { idle, policy, word_wait }
+    }
+
+    /// [`ErrorCode::ParkFallback`] with the reason where there is no park in hardware, for whoever reports
+    /// warnings.
+    pub fn warning(&self) -> Option<&Error> {
+        self.word_wait.as_ref().err()
+    }
+
+    /// How it spends the time.
+    pub fn policy(&self) -> ParkPolicy {
+        self.policy
+    }
+
+    fn idle(&self) -> &StdIdle {
+        self.idle.borrow()
+    }
+
+    /// Looks and looks until `end`: `None` when that has come.
+    fn spin(&self, end: Instant, ready: &mut impl FnMut() -> bool) -> Option<Wake> {
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                if ready() {
+                    return Some(Wake::Reached);
+                }
+                spin_loop();
+            }
+            if self.idle().take_ring() {
+                return Some(Wake::Woke);
+            }
+            if self.idle().clock().now() >= end {
+                return None;
+            }
+        }
+    }
+
+    /// Parks in hardware until `end`, in slices that notice a ring: `None` when it has come.
+    fn in_hardware(
+        &self,
+        word_wait: &H,
+        line: &CompletionLine,
+        end: Instant,
+        ready: &mut impl FnMut() -> bool,
+    ) -> Option<Wake> {
+        loop {
+            let now = self.idle().clock().now();
+            if now >= end {
+                return None;
+            }
+            let slice = end.min(now + Nanos::from_micros(HARDWARE_SLICE_US));
+            if word_wait.park(Some(line), slice, &mut *ready) == Wake::Reached {
+                return Some(Wake::Reached);
+            }
+            if self.idle().take_ring() {
+                return Some(Wake::Woke);
+            }
+        }
+    }
+
+    /// Naps until `until`, looking in between.
+    fn nap(&self, until: Instant, ready: &mut impl FnMut() -> bool) -> Wake {
+        loop {
+            if ready() {
+                return Wake::Reached;
+            }
+            let now = self.idle().clock().now();
+            if now >= until {
+                return Wake::Woke;
+            }
+            let end = until.min(now + Nanos::from_micros(self.policy.nap_us.into()));
+            if self.idle().sleep(Some(end)) {
+                return if ready() { Wake::Reached } else { Wake::Woke };
+            }
+        }
+    }
+}
+
+impl<I: Borrow<StdIdle>, H: Park> Park for StdPark<I, H> {
+    fn park(&self, line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
+        if ready() {
+            return Wake::Reached;
+        }
+        let now = self.idle().clock().now();
+        let bound = |us_max: u32| until.min(now + Nanos::from_micros(us_max.into()));
+        let watched = match (&self.word_wait, line) {
+            (Ok(word_wait), Some(line)) => {
+                self.in_hardware(word_wait, line, bound(self.policy.hardware_us_max), &mut ready)
+            }
+            // A hardware monitor covers one line: with several, look at all of them.
+            _ => self.spin(bound(self.policy.spin_us_max), &mut ready),
+        };
+        watched.unwrap_or_else(|| self.nap(until, &mut ready))
+    }
+}
+
+fn fallback(why: &dyn fmt::Display, policy: ParkPolicy) -> Error {
+    Error::new(ErrorCode::ParkFallback, [why, &policy])
+}
