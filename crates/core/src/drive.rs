@@ -25,15 +25,16 @@ use crate::wait::{Action, End, Observation, Report, Wait};
 /// - Whatever a failed call of `port` returned, the device's fault say.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use wakeline_core::{Nanos, Outcome, Wait, WaitPlan, drive, run_inline};
-/// use wakeline_sim::{SimConfig, VirtualHost};
+/// use wakeline_core::{Inline, Nanos, Outcome, Wait, WaitPlan, drive, run_inline};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 ///
-/// let host = VirtualHost::new(SimConfig::default())?;
-/// let stream = host.device().stream()?;
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let host = VirtualHost::new(&device);
+/// let inline = Inline::new(&host, &host, &host);
+/// let stream = device.stream()?;
 /// stream.launch(Nanos::from_micros(250))?;
 /// let plan: WaitPlan = "flag:park_us=50,backstop_us=1000".parse()?;
-/// let report = run_inline(drive(Wait::new(&plan), &mut stream.point(), &host.inline(), None))??;
+/// let report = run_inline(drive(Wait::new(&plan), &mut stream.point(), &inline, None))??;
 /// assert_eq!(report.outcome(), Some(Outcome::Parked));
 /// # Ok::<(), wakeline_core::Error>(())
 /// ```

@@ -16,15 +16,17 @@
 //! | to drive waits yourself | [`Wait`], the state machine |
 //!
 //! ```
-//! use wakeline_core::{Nanos, Wait, WaitPlan, drive, run_inline};
-//! use wakeline_sim::{SimConfig, VirtualHost};
+//! use wakeline_core::{Inline, Nanos, Wait, WaitPlan, drive, run_inline};
+//! use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 //!
-//! let host = VirtualHost::new(SimConfig::default())?; // a simulated device on virtual time
-//! let stream = host.device().stream()?;
+//! let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?; // simulated, on virtual time
+//! let host = VirtualHost::new(&device);
+//! let inline = Inline::new(&host, &host, &host); // its clock, its sleep, its park
+//!
+//! let stream = device.stream()?;
 //! stream.launch(Nanos::from_micros(250))?; // 250 us of work
-//!
 //! let plan: WaitPlan = "flag:park_us=50,backstop_us=1000".parse()?;
-//! let report = run_inline(drive(Wait::new(&plan), &mut stream.point(), &host.inline(), None))??;
+//! let report = run_inline(drive(Wait::new(&plan), &mut stream.point(), &inline, None))??;
 //! assert!(report.elapsed >= Nanos::from_micros(250) && report.elapsed < Nanos::from_micros(260));
 //! # Ok::<(), wakeline_core::Error>(())
 //! ```

@@ -139,6 +139,8 @@ impl Timer for VirtualHost {
     async fn sleep_until(&self, at: Instant) {
         self.sleep(at, || false);
     }
+
+    async fn yield_now(&self) {}
 }
 
 impl Idle for VirtualHost {

@@ -72,18 +72,19 @@ pub struct RunStats {
 ///
 /// ```
 /// use wakeline_core::{Executor, Nanos, Reactor, Wait, WaitPlan, drive};
-/// use wakeline_sim::{SimConfig, VirtualHost};
+/// use wakeline_sim::{SimConfig, SimDevice, SimStream, VirtualHost, VirtualTime};
 ///
-/// let host = VirtualHost::new(SimConfig::default())?;
-/// let reactor = Reactor::new(host.clock());
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let host = VirtualHost::new(&device);
+/// let reactor = Reactor::new(&host);
 /// let plan: WaitPlan = "flag:park_us=50,backstop_us=1000".parse()?;
-/// let step = async |stream: wakeline_sim::SimStream<_>, length| {
+/// let step = async |stream: SimStream, length| {
 ///     stream.launch(length)?;
 ///     drive(Wait::new(&plan), &mut stream.point(), &reactor, None).await
 /// };
-/// let mut executor = Executor::new(&reactor, host.idle(), host.park(), 8)?;
+/// let mut executor = Executor::new(&reactor, &host, &host, 8)?;
 /// for length_us in [300, 100, 200] {
-///     executor.spawn(step(host.device().stream()?, Nanos::from_micros(length_us)))?;
+///     executor.spawn(step(device.stream()?, Nanos::from_micros(length_us)))?;
 /// }
 /// let mut order = Vec::new();
 /// executor.run(|task, report| {

@@ -24,12 +24,14 @@ pub const SCAN_WORDS_MAX: usize = 64;
 /// beyond that high-water mark. No waker is called, cloned or dropped while the reactor is borrowed.
 ///
 /// ```
-/// use wakeline_core::{Clock, Executor, ManualClock, Nanos, Reactor, Timer};
-/// use wakeline_sim::{SimConfig, VirtualHost};
+/// use std::sync::Arc;
+/// use wakeline_core::{Clock, CompletionLine, Executor, Nanos, Reactor, Timer};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 ///
-/// let host = VirtualHost::new(SimConfig::default())?;
-/// let reactor = Reactor::new(host.clock());
-/// let mut executor = Executor::new(&reactor, host.idle(), host.park(), 4)?;
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let host = VirtualHost::new(&device);
+/// let reactor = Reactor::<_, Arc<CompletionLine>>::new(&host);
+/// let mut executor = Executor::new(&reactor, &host, &host, 4)?;
 /// executor.spawn(async {
 ///     reactor.sleep_until(reactor.now() + Nanos::from_millis(5)).await;
 ///     reactor.now()

@@ -38,10 +38,12 @@ fn script(wait: Wait, first: A, steps: &[(u64, O, Option<A>)]) -> Report {
     panic!("the script ended before the wait");
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a script's steps expect an option")]
 fn park(at: u64) -> Option<A> {
     Some(A::Park { until: us(at) })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a script's steps expect an option")]
 fn sleep(at: u64) -> Option<A> {
     Some(A::SleepUntil(us(at)))
 }
