@@ -166,6 +166,8 @@ enum State {
     Backstop,
     /// The deadline has come and the authority is asked once more.
     Last,
+    /// The driver has said done often enough; the word is looked at once more.
+    Lost,
     Finished,
 }
 
@@ -256,6 +258,7 @@ impl Wait {
             (_, O::Cancelled) => self.finish(now, End::Cancelled, None),
             (state, O::Status(Status::Done)) if self.authority == Authority::Driver => self.done(now, state),
             (state, O::Reached) if self.trusted() => self.seen_trusted(now, state),
+            (State::Lost, _) => self.finish(now, End::StoreLost, None),
             (state, O::Status(status)) => self.answered(now, state, status),
             (State::Last, _) => self.finish(now, End::TimedOut, None),
             (state, observation) => {
@@ -279,7 +282,7 @@ impl Wait {
             }
         }
         if self.done_unseen >= LOST_QUERIES {
-            return self.finish(now, End::StoreLost, None);
+            return self.go(State::Lost, Action::Park { until: now });
         }
         if self.overdue(now) {
             return if self.trusted() && state != State::Last {
@@ -317,14 +320,7 @@ impl Wait {
             State::Blocking => self.block(now),
             State::Arming => self.go(State::Arming, Action::Arm),
             State::Sleeping if now < self.wake => self.sleep(now),
-            State::Sleeping => {
-                self.report.overshoot = now.since(self.wake);
-                if self.trusted() {
-                    self.go(State::Landing, Action::Park { until: now })
-                } else {
-                    self.ask(State::Landing)
-                }
-            }
+            State::Sleeping => self.land(now),
             State::Landing if self.trusted() => {
                 self.set_backstop(now);
                 self.watch(now)
@@ -338,6 +334,7 @@ impl Wait {
             | State::Confirming
             | State::Backstop
             | State::Last
+            | State::Lost
             | State::Finished => self.ask(state),
         }
     }
@@ -385,7 +382,8 @@ impl Wait {
     /// The deadline has come: the authority is asked once more, then the wait is over.
     fn last(&mut self, now: Instant) -> Action {
         match self.state {
-            State::Blocking => self.finish(now, End::TimedOut, None),
+            State::Sleeping => self.land(now),
+            State::Blocking | State::Landing => self.finish(now, End::TimedOut, None),
             State::Arming if !self.word && self.authority != Authority::Driver => {
                 self.finish(now, End::TimedOut, None)
             }
@@ -409,6 +407,16 @@ impl Wait {
 
     fn sleep(&mut self, now: Instant) -> Action {
         self.go(State::Sleeping, Action::SleepUntil(self.bounded(now, self.wake)))
+    }
+
+    /// The predicted sleep has ended: look whether it was too long.
+    fn land(&mut self, now: Instant) -> Action {
+        self.report.overshoot = now.since(self.wake);
+        if self.trusted() {
+            self.go(State::Landing, Action::Park { until: now })
+        } else {
+            self.ask(State::Landing)
+        }
     }
 
     /// Waits for the word, or for the next query where there is none.
