@@ -1,2 +1,49 @@
-//! Development tasks.
-fn main() {}
+//! The development tasks of wakeline: `cargo xtask <task>`.
+//!
+//! They only start programs and read files. None of wakeline's own crates is built into this one, so the gates work
+//! while what they guard does not.
+
+#![allow(
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc,
+    reason = "a program for development machines, which have std"
+)]
+
+mod cmd;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The development tasks of wakeline
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Check what can be checked of the architecture's invariants
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Tidy => tidy::run(),
+    }
+}
