@@ -10,6 +10,8 @@
 )]
 
 mod cmd;
+mod missing;
+mod targets;
 mod tidy;
 mod workspace;
 
@@ -30,6 +32,15 @@ struct Cli {
 enum Task {
     /// Check what can be checked of the architecture's invariants
     Tidy,
+    /// Build the core for targets without an operating system
+    Targets(AllowMissing),
+}
+
+#[derive(Debug, clap::Args)]
+struct AllowMissing {
+    /// Go on, with a line `skipped:`, where the machine lacks what the task needs
+    #[arg(long)]
+    allow_missing: bool,
 }
 
 fn main() -> ExitCode {
@@ -45,5 +56,6 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Tidy => tidy::run(),
+        Task::Targets(args) => missing::settle(targets::run(), args.allow_missing).map(drop),
     }
 }
