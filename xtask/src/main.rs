@@ -10,7 +10,11 @@
 )]
 
 mod cmd;
+mod deps;
+mod instructions;
+mod loom;
 mod missing;
+mod soak;
 mod targets;
 mod tidy;
 mod workspace;
@@ -32,8 +36,16 @@ struct Cli {
 enum Task {
     /// Check what can be checked of the architecture's invariants
     Tidy,
+    /// Check the direct dependencies of the core
+    Deps,
+    /// Run the tests under loom
+    Loom,
     /// Build the core for targets without an operating system
     Targets(AllowMissing),
+    /// Run many seeded simulated runs
+    Soak(soak::Args),
+    /// Count the instructions of the hot paths and hold them against their limits
+    Instructions(AllowMissing),
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,6 +68,10 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Tidy => tidy::run(),
+        Task::Deps => deps::run(),
+        Task::Loom => loom::run(),
         Task::Targets(args) => missing::settle(targets::run(), args.allow_missing).map(drop),
+        Task::Soak(args) => soak::run(&args),
+        Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
     }
 }
