@@ -9,6 +9,7 @@
     reason = "a program for development machines, which have std"
 )]
 
+mod ci;
 mod cmd;
 mod deps;
 mod instructions;
@@ -34,6 +35,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// All gates, one after the other, up to the first that fails
+    Ci(ci::Args),
     /// Check what can be checked of the architecture's invariants
     Tidy,
     /// Check the direct dependencies of the core
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<()> {
     match task {
+        Task::Ci(args) => ci::run(&args),
         Task::Tidy => tidy::run(),
         Task::Deps => deps::run(),
         Task::Loom => loom::run(),
