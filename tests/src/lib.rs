@@ -1,1 +1,13 @@
-//! Tests over several crates of wakeline.
+//! What the tests over several crates share.
+//!
+//! | here | what |
+//! |---|---|
+//! | `waits.rs` | one simulated program of waits, drawn from a seed and judged against the truth |
+//! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
+//! | `bin/soak.rs` | runs many seeds |
+//! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
+//! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
+//! | `TABLE.md` | which test keeps which promise |
+
+pub mod probe;
+pub mod waits;

@@ -1,2 +1,81 @@
-//! Development tasks.
-fn main() {}
+//! The development tasks of wakeline: `cargo xtask <task>`.
+//!
+//! They only start programs and read files. None of wakeline's own crates is built into this one, so the gates work
+//! while what they guard does not.
+
+#![allow(
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc,
+    reason = "a program for development machines, which have std"
+)]
+
+mod ci;
+mod cmd;
+mod deps;
+mod instructions;
+mod loom;
+mod missing;
+mod soak;
+mod targets;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The development tasks of wakeline
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// All gates, one after the other, up to the first that fails
+    Ci(ci::Args),
+    /// Check what can be checked of the architecture's invariants
+    Tidy,
+    /// Check the direct dependencies of the core
+    Deps,
+    /// Run the tests under loom
+    Loom,
+    /// Build the core for targets without an operating system
+    Targets(AllowMissing),
+    /// Run many seeded simulated runs
+    Soak(soak::Args),
+    /// Count the instructions of the hot paths and hold them against their limits
+    Instructions(AllowMissing),
+}
+
+#[derive(Debug, clap::Args)]
+struct AllowMissing {
+    /// Go on, with a line `skipped:`, where the machine lacks what the task needs
+    #[arg(long)]
+    allow_missing: bool,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Ci(args) => ci::run(&args),
+        Task::Tidy => tidy::run(),
+        Task::Deps => deps::run(),
+        Task::Loom => loom::run(),
+        Task::Targets(args) => missing::settle(targets::run(), args.allow_missing).map(drop),
+        Task::Soak(args) => soak::run(&args),
+        Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
+    }
+}

@@ -59,6 +59,9 @@ pub struct SimConfig {
 
 impl SimConfig {
     /// A device whose calls, stores and statuses take no time.
+    ///
+    /// On a virtual time line a host that only asks then never gets anywhere, since asking takes no time: give
+    /// [`query_ns`](Self::query_ns) a value where something polls.
     pub const fn exact() -> Self {
         Self {
             seed: 0,

@@ -8,6 +8,7 @@ use core::task::Waker;
 use wakeline_core::{Error, Instant, Nanos, Turn};
 
 use crate::config::SimConfig;
+use crate::fault::Faults;
 use crate::line::SlotUse;
 use crate::log::{Counts, LogEntry};
 use crate::state::{Call, State};
@@ -84,7 +85,7 @@ impl<T> SimDevice<T> {
         &self.inner.time
     }
 
-    /// How it was set up.
+    /// How it was set up, with the faults that it began with.
     pub fn config(&self) -> &SimConfig {
         &self.inner.config
     }
@@ -126,7 +127,8 @@ impl<T: TimeLine> SimDevice<T> {
     pub fn stream(&self) -> Result<SimStream<T>, Error> {
         let now = self.now();
         let (key, place, line, armed) = self.with(|state| {
-            state.begin(Call::Stream, now)?;
+            state.begin(Call::Stream, now);
+            state.health()?;
             state.new_stream()
         })?;
         Ok(SimStream::new(self.clone(), key, line, place.slot(), armed))
@@ -141,8 +143,41 @@ impl<T: TimeLine> SimDevice<T> {
         })
     }
 
+    /// What goes wrong now.
+    pub fn faults(&self) -> Faults {
+        self.with(|state| *state.faults())
+    }
+
+    /// Changes what goes wrong from now on; what was drawn already stays as it is.
+    ///
+    /// ```
+    /// use wakeline_core::{CompletionPort, Nanos};
+    /// use wakeline_sim::{Faults, SimConfig, SimDevice, VirtualTime};
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::exact())?;
+    /// let stream = device.stream()?;
+    /// device.set_faults(&Faults { lost_store_ppm: 1_000_000, ..Faults::none() })?;
+    /// stream.point().arm()?; // this store is lost
+    /// device.set_faults(&Faults::none())?;
+    /// stream.point().arm()?; // this one lands
+    /// assert_eq!((device.counts().lost, device.counts().landed), (1, 1));
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) where a value of `faults` is out of range.
+    pub fn set_faults(&self, faults: &Faults) -> Result<(), Error> {
+        faults.check()?;
+        let now = self.now();
+        self.with(|state| {
+            state.turn(now);
+            state.set_faults(faults);
+        });
+        Ok(())
+    }
+
     /// Makes the device fault now, for good: unfinished work never ends, stores that have not landed never do.
-    pub fn fault(&self) {
+    pub fn inject_fault(&self) {
         let now = self.now();
         self.with(|state| {
             state.turn(now);

@@ -8,6 +8,9 @@ use crate::error::within;
 /// The longest delay a fault may have: one hour.
 pub const FAULT_NS_MAX: u64 = 3_600_000_000_000;
 
+/// The shortest spurious wake of a swarm: shorter ones would make a million parks of one long wait.
+const SPURIOUS_NS_MIN: u64 = 10_000;
+
 /// How often something goes wrong, and by how much.
 ///
 /// ```
@@ -83,9 +86,9 @@ pub struct Faults {
     /// How long a fault goes unnoticed: until then calls succeed and nothing completes any more. An H200 takes
     /// 330 to 350 ms after a trap.
     pub fault_lag_ns: u64,
-    /// A park of the virtual host ends for no reason, this long after it began.
+    /// A park of the virtual host ends for no reason, this long after it began. Short ones make many of one wait.
     pub spurious_wake: Chance,
-    /// A sleep of the virtual host ends this much early.
+    /// A sleep of the virtual host ends this much early, but not before half of it is over: time always passes.
     pub early_sleep: Chance,
     /// The clock jumps by this much when a park or a sleep of the virtual host ends.
     pub clock_step: Chance,
@@ -121,17 +124,17 @@ impl Faults {
     pub fn swarm(seed: u64) -> Self {
         let mut swarm = Swarm(Dice::new(seed, HOST));
         Self {
-            late_store: swarm.chance(200_000_000),
+            late_store: swarm.chance(1, 200_000_000),
             lost_store_ppm: swarm.ppm(),
-            early_store: swarm.chance(10_000_000),
-            repeated_store: swarm.chance(200_000_000),
+            early_store: swarm.chance(1, 10_000_000),
+            repeated_store: swarm.chance(1, 200_000_000),
             swapped_store_ppm: swarm.ppm(),
             deferred_store_ppm: swarm.ppm(),
-            slow_query: swarm.chance(500_000_000),
+            slow_query: swarm.chance(1, 500_000_000),
             unsupported_ppm: swarm.ppm(),
-            spurious_wake: swarm.chance(1_000_000),
-            early_sleep: swarm.chance(1_000_000),
-            clock_step: swarm.chance(100_000_000),
+            spurious_wake: swarm.chance(SPURIOUS_NS_MIN, 1_000_000),
+            early_sleep: swarm.chance(1, 1_000_000),
+            clock_step: swarm.chance(1, 100_000_000),
             stuck_ppm: if swarm.fatal() { swarm.strength() } else { 0 },
             fault_at: swarm.fatal().then(|| Instant::from_nanos(swarm.below(1_000_000_000))),
             fault_at_call: swarm.fatal().then(|| 1 + swarm.below(1_000)),
@@ -199,13 +202,17 @@ impl Swarm {
         if self.below(2) == 0 { 0 } else { self.strength() }
     }
 
-    /// Magnitudes are drawn by their order first, so that small ones are as likely as large ones.
-    fn chance(&mut self, ns_most: u64) -> Chance {
+    fn chance(&mut self, ns_least: u64, ns_most: u64) -> Chance {
         let ppm = self.ppm();
-        let order = self.below(u64::from(ns_most.ilog2()) + 1);
-        let ns_max = (1 << order) + self.below(1 << order);
-        let ns_min = self.below(ns_max);
-        if ppm == 0 { Chance::NEVER } else { Chance { ppm, ns_min, ns_max: ns_max.min(ns_most).max(ns_min) } }
+        let (one, other) = (self.magnitude(ns_least, ns_most), self.magnitude(ns_least, ns_most));
+        if ppm == 0 { Chance::NEVER } else { Chance { ppm, ns_min: one.min(other), ns_max: one.max(other) } }
+    }
+
+    /// Drawn by its power of two first, so that small ones are as likely as large ones.
+    fn magnitude(&mut self, least: u64, most: u64) -> u64 {
+        let powers = u64::from(most.ilog2() - least.ilog2()) + 1;
+        let low = least << self.below(powers);
+        (low + self.below(low)).min(most)
     }
 }
 

@@ -9,15 +9,15 @@ use wakeline_core::{Clock, CompletionLine, Idle, Instant, Nanos, Park, Timer, Wa
 
 use crate::device::SimDevice;
 use crate::dice::{Dice, Draw, HOST};
-use crate::fault::Faults;
+use crate::fault::{Chance, Faults};
 use crate::sync::{AtomicBool, Lock, Ordering};
 use crate::time::{TimeLine, VirtualTime};
 
 /// One host thread on the virtual time line of its devices: their clock, timer, idle and park.
 ///
 /// Waiting moves the clock from event to event, so that every store lands at its own time and is seen then. The
-/// devices' faults [`spurious_wake`](Faults::spurious_wake), [`early_sleep`](Faults::early_sleep) and
-/// [`clock_step`](Faults::clock_step) happen here. Work is deterministic on one thread; several threads may share
+/// faults [`spurious_wake`](Faults::spurious_wake), [`early_sleep`](Faults::early_sleep) and
+/// [`clock_step`](Faults::clock_step) of the first device happen here. Work is deterministic on one thread; several threads may share
 /// a time line, but then its order is theirs.
 ///
 /// ```
@@ -34,7 +34,6 @@ use crate::time::{TimeLine, VirtualTime};
 pub struct VirtualHost {
     time: VirtualTime,
     devices: Vec<SimDevice<VirtualTime>>,
-    faults: Faults,
     dice: Lock<Dice>,
     bell: Arc<Bell>,
 }
@@ -53,12 +52,11 @@ impl RawWake for Bell {
 }
 
 impl VirtualHost {
-    /// The host of this device, with the host's faults of its configuration.
+    /// The host of this device, whose faults and seed are also the host's.
     pub fn new(device: &SimDevice<VirtualTime>) -> Self {
         Self {
             time: device.time().clone(),
             devices: Vec::from([device.clone()]),
-            faults: device.config().faults,
             dice: Lock::new(Dice::new(device.config().seed, HOST)),
             bell: Arc::new(Bell(AtomicBool::new(false))),
         }
@@ -108,19 +106,30 @@ impl VirtualHost {
     }
 
     fn sleep(&self, until: Instant, ended: impl FnMut() -> bool) {
-        let early = self.dice.lock().roll(Draw::EarlySleep, self.faults.early_sleep);
-        self.pass(until - Nanos::from_nanos(early.unwrap_or(0)), ended);
+        let early = self.roll(Draw::EarlySleep, |faults| faults.early_sleep);
+        let now = self.time.now();
+        let half = Nanos::from_nanos(until.since(now).as_nanos().div_ceil(2));
+        let end = match early {
+            Some(early) if until < Instant::MAX => (until - early).max(now + half),
+            _ => until,
+        };
+        self.pass(end, ended);
         self.step();
     }
 
     /// The clock may jump now.
     fn step(&self) {
-        let step = self.dice.lock().roll(Draw::ClockStep, self.faults.clock_step);
-        if let Some(ns) = step {
-            let now = self.time.now() + Nanos::from_nanos(ns);
+        if let Some(step) = self.roll(Draw::ClockStep, |faults| faults.clock_step) {
+            let now = self.time.now() + step;
             self.time.pass(now);
             self.turn(now);
         }
+    }
+
+    /// By how much a fault of the first device happens to this host, if it does.
+    fn roll(&self, draw: Draw, chance: impl FnOnce(&Faults) -> Chance) -> Option<Nanos> {
+        let chance = self.devices.first()?.with(|state| chance(state.faults()));
+        self.dice.lock().roll(draw, chance).map(Nanos::from_nanos)
     }
 
     fn rung(&self) -> bool {
@@ -157,8 +166,8 @@ impl Idle for VirtualHost {
 
 impl Park for VirtualHost {
     fn park(&self, _line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
-        let spurious = self.dice.lock().roll(Draw::SpuriousWake, self.faults.spurious_wake);
-        let end = spurious.map_or(until, |ns| until.min(self.time.now() + Nanos::from_nanos(ns)));
+        let spurious = self.roll(Draw::SpuriousWake, |faults| faults.spurious_wake);
+        let end = spurious.map_or(until, |after| until.min(self.time.now() + after));
         let mut reached = false;
         self.pass(end, || {
             reached = ready();

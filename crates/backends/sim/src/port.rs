@@ -47,16 +47,20 @@ impl<T: TimeLine> SimPort<T> {
         Self { point: Witness { stream, key }, word: None }
     }
 
+    /// Arms the point with this number, whatever the submission lock says.
+    #[cfg(all(test, loom))]
+    pub(crate) fn store_as(mut self, seq: wakeline_core::Seq) -> Result<Self, Error> {
+        let Witness { stream, key } = &self.point;
+        let (armed, bell) = stream.enqueue_store(seq, *key);
+        bell.ring();
+        assert!(armed?);
+        self.word = Some(MemoryDescriptor::new(Arc::clone(stream.line()), stream.slot(), seq));
+        Ok(self)
+    }
+
     /// Someone who knows the truth about the point, also after the port is gone.
     pub fn witness(&self) -> Witness<T> {
         self.point.clone()
-    }
-
-    /// The first half of a driver call: it is counted, and fails on a faulted device.
-    fn begin(&self, call: Call) -> Result<(), Error> {
-        let device = self.point.stream.device();
-        let now = device.now();
-        device.with(|state| state.begin(call, now))
     }
 }
 
@@ -68,15 +72,15 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
         let device = stream.device();
         let now = device.now();
         let (slow, bell) = device.enqueue(|state| {
-            let health = state.begin(Call::Query, now);
+            state.begin(Call::Query, now);
             if let Some(point) = state.points.get_mut(*key) {
                 point.truth.queries += 1;
             }
             state.submit(stream.key());
-            health.map(|()| state.slow_query(stream.key()))
+            state.slow_query(stream.key())
         });
         bell.ring();
-        device.charge(device.config().query_ns.saturating_add(slow?));
+        device.charge(device.config().query_ns.saturating_add(slow));
         let now = device.now();
         device.with(|state| {
             state.turn(now);
@@ -93,8 +97,9 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
         if until.is_some() && !device.config().bounded_block {
             return Err(Error::new(ErrorCode::BlockUnbounded, [&BACKEND]));
         }
-        self.begin(Call::Block)?;
+        let now = device.now();
         let ((), bell) = device.enqueue(|state| {
+            state.begin(Call::Block, now);
             if let Some(point) = state.points.get_mut(*key) {
                 point.truth.blocks += 1;
             }
@@ -131,12 +136,12 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
     fn arm(&mut self) -> Result<Arming, Error> {
         debug_assert!(self.word.is_none(), "a point is armed at most once");
         let Witness { stream, key } = &self.point;
-        self.begin(Call::Arm)?;
-        stream.device().charge(stream.device().config().arm_ns);
-        if !stream.device().with(|state| state.supports_stores(stream.key())) {
-            return Ok(Arming::Unsupported);
-        }
-        self.word = Some(stream.store(*key)?);
+        let device = stream.device();
+        let now = device.now();
+        device.with(|state| state.begin(Call::Arm, now));
+        device.charge(device.config().arm_ns);
+        let Some(seq) = stream.store(*key)? else { return Ok(Arming::Unsupported) };
+        self.word = Some(MemoryDescriptor::new(Arc::clone(stream.line()), stream.slot(), seq));
         Ok(Arming::Armed)
     }
 

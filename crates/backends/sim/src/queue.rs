@@ -102,14 +102,24 @@ impl Queue {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.commands.len()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// How much work is enqueued or runs.
+    pub(crate) fn works(&self) -> usize {
+        usize::try_from(self.launched - self.ended).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn push_work(&mut self, work: Work, now: Instant) {
         self.busy_until = work.end(self.busy_until.max(now));
         self.launched += 1;
         self.commands.push_back(Command::Work(work));
+    }
+
+    /// Work of a device that has faulted without anybody knowing: accepted, but it never runs.
+    pub(crate) fn push_in_vain(&mut self) {
+        self.launched += 1;
     }
 
     pub(crate) fn push_store(&mut self, store: Store) {

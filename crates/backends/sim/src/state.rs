@@ -24,6 +24,7 @@ use crate::config::SimConfig;
 use crate::dice::{Dice, Draw};
 use crate::error::failed;
 use crate::event::{Point, Truth};
+use crate::fault::Faults;
 use crate::line::{Landing, Lines, Place};
 use crate::log::{Counts, Log, LogEntry, LogEvent};
 use crate::queue::{Next, Queue, Store, Work};
@@ -53,7 +54,9 @@ impl Call {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) config: SimConfig,
+    config: SimConfig,
+    /// What goes wrong from now on; at first what the configuration says.
+    faults: Faults,
     now: Instant,
     due: BinaryHeap<Reverse<Due>>,
     /// Breaks ties of `due` in the order of scheduling.
@@ -73,7 +76,8 @@ pub(crate) struct State {
 
 #[derive(Debug)]
 struct Fault {
-    at: Instant,
+    /// When the calls begin to tell of it.
+    known_at: Instant,
     error: Error,
 }
 
@@ -115,6 +119,7 @@ impl State {
     pub(crate) fn new(config: &SimConfig) -> Self {
         let mut state = Self {
             config: *config,
+            faults: config.faults,
             now: Instant::ORIGIN,
             due: BinaryHeap::new(),
             scheduled: 0,
@@ -128,9 +133,7 @@ impl State {
             bell: None,
             promised: Instant::MAX,
         };
-        if let Some(at) = config.faults.fault_at {
-            state.schedule(at, What::Faults);
-        }
+        state.set_faults(&config.faults);
         state
     }
 
@@ -146,7 +149,8 @@ impl State {
             match what {
                 What::WorkEnds(stream) => self.end_work(stream, at),
                 What::Lands(store) => self.land(&store, at),
-                What::Faults => self.stop(at),
+                What::Faults if self.faults.fault_at == Some(at) => self.stop(at),
+                What::Faults => {}
             }
         }
     }
@@ -192,11 +196,23 @@ impl State {
 
     // Faults.
 
-    /// Begins a driver call: counts it and lets the device fault at it where that was asked for.
-    pub(crate) fn begin(&mut self, call: Call, now: Instant) -> Result<(), Error> {
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    pub(crate) fn set_faults(&mut self, faults: &Faults) {
+        self.faults = *faults;
+        if let Some(at) = faults.fault_at {
+            self.schedule(at, What::Faults);
+        }
+    }
+
+    /// Begins a driver call: counts it and lets the device fault at it where that was asked for. Whether the call
+    /// fails shows when it ends.
+    pub(crate) fn begin(&mut self, call: Call, now: Instant) {
         self.turn(now);
         self.counts.calls += 1;
-        if self.config.faults.fault_at_call == Some(self.counts.calls) {
+        if self.faults.fault_at_call == Some(self.counts.calls) {
             self.stop(self.now);
         }
         match call {
@@ -204,24 +220,19 @@ impl State {
             Call::Block => self.counts.blocks += 1,
             Call::Stream | Call::Launch | Call::Arm => {}
         }
-        self.health()
     }
 
     /// The device's fault, once it is known.
     pub(crate) fn health(&self) -> Result<(), Error> {
         match &self.fault {
-            Some(fault) if self.now >= self.known_at(fault) => Err(fault.error.clone()),
+            Some(fault) if self.now >= fault.known_at => Err(fault.error.clone()),
             _ => Ok(()),
         }
     }
 
     /// When the calls begin to tell of a fault that has happened.
     pub(crate) fn fault_known_at(&self) -> Option<Instant> {
-        self.fault.as_ref().map(|fault| self.known_at(fault))
-    }
-
-    fn known_at(&self, fault: &Fault) -> Instant {
-        fault.at + Nanos::from_nanos(self.config.faults.fault_lag_ns)
+        self.fault.as_ref().map(|fault| fault.known_at)
     }
 
     /// The device faults, unless it did already.
@@ -230,7 +241,8 @@ impl State {
             return;
         }
         let text = alloc::format!("the device faulted at {}", at.since(Instant::ORIGIN));
-        self.fault = Some(Fault { at, error: failed("work", &text) });
+        let known_at = at + Nanos::from_nanos(self.faults.fault_lag_ns);
+        self.fault = Some(Fault { known_at, error: failed("work", &text) });
         self.due.clear();
         for queue in self.streams.values_mut() {
             queue.stop();
@@ -251,7 +263,7 @@ impl State {
             return Err(failed(Call::Stream.name(), &text));
         };
         let mut dice = Dice::new(self.config.seed, self.numbered);
-        let unsupported = dice.happens(Draw::Unsupported, self.config.faults.unsupported_ppm);
+        let unsupported = dice.happens(Draw::Unsupported, self.faults.unsupported_ppm);
         self.counts.unsupported += u64::from(unsupported);
         let queue = Queue::new(self.numbered, place, dice, unsupported);
         self.numbered += 1;
@@ -269,21 +281,18 @@ impl State {
     }
 
     fn remove_if_over(&mut self, stream: Key) {
-        if self.streams.get(stream).is_some_and(|queue| queue.released && queue.len() == 0) {
+        if self.streams.get(stream).is_some_and(|queue| queue.released && queue.is_empty()) {
             self.streams.remove(stream);
         }
     }
 
-    pub(crate) fn supports_stores(&self, stream: Key) -> bool {
-        self.streams.get(stream).is_some_and(|queue| !queue.unsupported)
-    }
-
     pub(crate) fn enqueue_work(&mut self, stream: Key, work: Work) -> Result<(), Error> {
-        if self.fault.is_some() {
-            return Ok(()); // not known yet: it is accepted and never runs
-        }
         self.check_room(stream, Call::Launch)?;
         let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
+        if self.fault.is_some() {
+            queue.push_in_vain();
+            return Ok(());
+        }
         queue.push_work(work, self.now);
         let number = queue.number;
         self.counts.launches += 1;
@@ -293,10 +302,14 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn enqueue_store(&mut self, stream: Key, seq: Seq, point: Key) -> Result<(), Error> {
+    /// Says whether the stream can store; where it cannot, nothing is enqueued.
+    pub(crate) fn enqueue_store(&mut self, stream: Key, seq: Seq, point: Key) -> Result<bool, Error> {
+        if self.streams.get(stream).is_none_or(|queue| queue.unsupported) {
+            return Ok(false);
+        }
         self.check_room(stream, Call::Arm)?;
-        let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
-        let faults = &self.config.faults;
+        let Some(queue) = self.streams.get_mut(stream) else { return Ok(false) };
+        let faults = &self.faults;
         let place = queue.place;
         let early = queue.dice.roll(Draw::EarlyStore, faults.early_store);
         let deferred = queue.dice.happens(Draw::DeferredStore, faults.deferred_store_ppm);
@@ -310,7 +323,7 @@ impl State {
         }
         self.log(self.now, number, LogEvent::Armed(seq));
         if self.fault.is_some() {
-            return Ok(()); // not known yet: it is accepted and never lands
+            return Ok(true); // not known yet: it is accepted and never lands
         }
         match early {
             Some(ns) if busy_until > self.now => {
@@ -330,12 +343,12 @@ impl State {
             }
         }
         self.turn(self.now);
-        Ok(())
+        Ok(true)
     }
 
     fn check_room(&self, stream: Key, call: Call) -> Result<(), Error> {
         let Some(queue) = self.streams.get(stream) else { return Ok(()) };
-        if queue.len() + self.lines.in_flight(queue.place) < self.config.queue_len_max {
+        if queue.works() + self.lines.in_flight(queue.place) < self.config.queue_len_max {
             return Ok(());
         }
         let text = alloc::format!("the queue of this stream is full ({})", self.config.queue_len_max);
@@ -378,7 +391,7 @@ impl State {
     /// The stream has come to a store: draws what becomes of it.
     fn issue(&mut self, mut store: Store, at: Instant) {
         let Some(queue) = self.streams.get_mut(store.stream) else { return };
-        let faults = &self.config.faults;
+        let faults = &self.faults;
         if queue.dice.happens(Draw::SwappedStore, faults.swapped_store_ppm) && queue.swap(&mut store) {
             self.counts.swapped += 1;
         }
@@ -426,7 +439,7 @@ impl State {
     pub(crate) fn new_point(&mut self, stream: Key) -> Key {
         let (works, ended_at, stuck) = match self.streams.get_mut(stream) {
             Some(queue) => {
-                let stuck = queue.dice.happens(Draw::StuckPoint, self.config.faults.stuck_ppm);
+                let stuck = queue.dice.happens(Draw::StuckPoint, self.faults.stuck_ppm);
                 let (works, ended_at) = queue.place_of_point();
                 (works, ended_at, stuck)
             }
@@ -472,7 +485,7 @@ impl State {
 
     /// How much longer this query takes than it should.
     pub(crate) fn slow_query(&mut self, stream: Key) -> u64 {
-        let chance = self.config.faults.slow_query;
+        let chance = self.faults.slow_query;
         let Some(queue) = self.streams.get_mut(stream) else { return 0 };
         let slow = queue.dice.roll(Draw::SlowQuery, chance);
         self.counts.slow += u64::from(slow.is_some());

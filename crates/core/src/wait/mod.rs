@@ -135,10 +135,15 @@ pub struct Wait {
     authority: Authority,
     state: State,
     word: bool,
-    cancellable: bool,
     done_unseen: u8,
+    /// The longest park, and the time between two queries while the word is watched. Zero but for a `flag` plan.
+    park: Nanos,
+    ask_every: Nanos,
     prediction: Option<Nanos>,
-    deadline: Option<Instant>,
+    /// [`Instant::MAX`] for none.
+    deadline: Instant,
+    /// The longest action; [`Nanos::MAX`] without a token to look at.
+    look_every: Nanos,
     started: Instant,
     /// When the predicted sleep ends.
     wake: Instant,
@@ -166,21 +171,30 @@ enum State {
     Backstop,
     /// The deadline has come and the authority is asked once more.
     Last,
+    /// The driver has said done often enough; the word is looked at once more.
+    Lost,
     Finished,
 }
 
 impl Wait {
     /// A wait as the plan says, without prediction, deadline or token. Under the plan's own authority.
+    #[inline]
     pub fn new(plan: &WaitPlan) -> Self {
+        let (park, ask_every) = match plan.mode() {
+            Mode::Flag { park, backstop } => (park, backstop),
+            Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::ZERO),
+        };
         Self {
             plan: *plan,
             authority: plan.authority(),
             state: State::Asking,
             word: false,
-            cancellable: false,
             done_unseen: 0,
+            park,
+            ask_every,
             prediction: None,
-            deadline: None,
+            deadline: Instant::MAX,
+            look_every: Nanos::MAX,
             started: Instant::ORIGIN,
             wake: Instant::ORIGIN,
             backstop: Instant::MAX,
@@ -191,28 +205,32 @@ impl Wait {
     }
 
     /// The plan it follows.
+    #[inline]
     pub const fn plan(&self) -> &WaitPlan {
         &self.plan
     }
 
     /// With the residual to expect, from a [`PointTable`](crate::PointTable). Used only by a plan with `+predict`.
     #[must_use]
+    #[inline]
     pub fn predicted(mut self, residual: Option<Nanos>) -> Self {
         self.prediction = residual;
         self
     }
 
-    /// With a moment at which it ends, done or not.
+    /// With a moment at which it ends, done or not. `None` and [`Instant::MAX`] are none: then it ends with the clock.
     #[must_use]
+    #[inline]
     pub fn deadline(mut self, at: Option<Instant>) -> Self {
-        self.deadline = at;
+        self.deadline = at.unwrap_or(Instant::MAX);
         self
     }
 
     /// With a token that its driver looks at between actions: no action then lasts over [`CANCEL_NS_MAX`].
     #[must_use]
+    #[inline]
     pub fn cancellable(mut self, yes: bool) -> Self {
-        self.cancellable = yes;
+        self.look_every = if yes { Nanos::from_nanos(CANCEL_NS_MAX) } else { Nanos::MAX };
         self
     }
 
@@ -220,7 +238,7 @@ impl Wait {
     /// `flag` plan; with another the plan's own authority stays.
     #[must_use]
     pub fn kernel_point(mut self) -> Self {
-        if matches!(self.plan.mode(), Mode::Flag { .. }) {
+        if self.flag() {
             self.authority = Authority::Kernel;
         }
         self
@@ -233,13 +251,13 @@ impl Wait {
         self.pending = now;
         let action = match (self.plan.mode(), self.authority) {
             (Mode::Block, _) => self.block(now),
-            (Mode::Flag { .. }, Authority::Word) => self.go(State::Arming, Action::Arm),
-            (Mode::Flag { backstop, .. }, Authority::Kernel) => {
+            (_, Authority::Word) => self.go(State::Arming, Action::Arm),
+            (_, Authority::Kernel) => {
                 self.word = true;
-                self.backstop = now + backstop;
+                self.backstop = now + self.ask_every;
                 self.sleep_or_watch(now)
             }
-            (Mode::Flag { .. } | Mode::Poll, _) => self.ask(State::Asking),
+            (_, Authority::Driver) => self.ask(State::Asking),
         };
         (self, action)
     }
@@ -256,6 +274,7 @@ impl Wait {
             (_, O::Cancelled) => self.finish(now, End::Cancelled, None),
             (state, O::Status(Status::Done)) if self.authority == Authority::Driver => self.done(now, state),
             (state, O::Reached) if self.trusted() => self.seen_trusted(now, state),
+            (State::Lost, _) => self.finish(now, End::StoreLost, None),
             (state, O::Status(status)) => self.answered(now, state, status),
             (State::Last, _) => self.finish(now, End::TimedOut, None),
             (state, observation) => {
@@ -272,14 +291,14 @@ impl Wait {
     /// The driver has answered, and its answer does not end the wait well.
     fn answered(&mut self, now: Instant, state: State, status: Status) -> Action {
         match status {
-            Status::Done => self.done_unseen = self.done_unseen.saturating_add(1),
+            Status::Done => self.done_unseen += u8::from(self.trusted()),
             Status::Pending => {
                 self.done_unseen = 0;
                 self.pending = now;
             }
         }
         if self.done_unseen >= LOST_QUERIES {
-            return self.finish(now, End::StoreLost, None);
+            return self.go(State::Lost, Action::Park { until: now });
         }
         if self.overdue(now) {
             return if self.trusted() && state != State::Last {
@@ -289,7 +308,7 @@ impl Wait {
             };
         }
         match state {
-            State::Asking if self.plan.mode() != Mode::Poll => self.go(State::Arming, Action::Arm),
+            State::Asking if self.flag() => self.go(State::Arming, Action::Arm),
             State::Asking => self.sleep_or_watch(now),
             State::Confirming if self.confirming(now) => self.ask(State::Confirming),
             State::Confirming => self.doubt(now),
@@ -317,14 +336,7 @@ impl Wait {
             State::Blocking => self.block(now),
             State::Arming => self.go(State::Arming, Action::Arm),
             State::Sleeping if now < self.wake => self.sleep(now),
-            State::Sleeping => {
-                self.report.overshoot = now.since(self.wake);
-                if self.trusted() {
-                    self.go(State::Landing, Action::Park { until: now })
-                } else {
-                    self.ask(State::Landing)
-                }
-            }
+            State::Sleeping => self.land(now),
             State::Landing if self.trusted() => {
                 self.set_backstop(now);
                 self.watch(now)
@@ -338,6 +350,7 @@ impl Wait {
             | State::Confirming
             | State::Backstop
             | State::Last
+            | State::Lost
             | State::Finished => self.ask(state),
         }
     }
@@ -375,7 +388,12 @@ impl Wait {
     }
 
     fn overdue(&self, now: Instant) -> bool {
-        self.deadline.is_some_and(|deadline| now >= deadline)
+        now >= self.deadline
+    }
+
+    /// Whether the plan watches a word. (No `flag` parks for no time.)
+    fn flag(&self) -> bool {
+        self.park > Nanos::ZERO
     }
 
     fn confirming(&self, now: Instant) -> bool {
@@ -385,7 +403,8 @@ impl Wait {
     /// The deadline has come: the authority is asked once more, then the wait is over.
     fn last(&mut self, now: Instant) -> Action {
         match self.state {
-            State::Blocking => self.finish(now, End::TimedOut, None),
+            State::Sleeping => self.land(now),
+            State::Blocking | State::Landing => self.finish(now, End::TimedOut, None),
             State::Arming if !self.word && self.authority != Authority::Driver => {
                 self.finish(now, End::TimedOut, None)
             }
@@ -411,16 +430,26 @@ impl Wait {
         self.go(State::Sleeping, Action::SleepUntil(self.bounded(now, self.wake)))
     }
 
+    /// The predicted sleep has ended: look whether it was too long.
+    fn land(&mut self, now: Instant) -> Action {
+        self.report.overshoot = now.since(self.wake);
+        if self.trusted() {
+            self.go(State::Landing, Action::Park { until: now })
+        } else {
+            self.ask(State::Landing)
+        }
+    }
+
     /// Waits for the word, or for the next query where there is none.
     fn watch(&mut self, now: Instant) -> Action {
-        let Mode::Flag { park, .. } = self.plan.mode() else {
+        if !self.flag() {
             return self.ask(State::Polling);
-        };
+        }
         if !self.word {
-            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + park)));
+            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + self.park)));
         }
         self.report.parks += 1;
-        let until = self.bounded(now, (now + park).min(self.backstop));
+        let until = self.bounded(now, (now + self.park).min(self.backstop));
         self.go(State::Watching, Action::Park { until })
     }
 
@@ -433,11 +462,7 @@ impl Wait {
     }
 
     fn block(&mut self, now: Instant) -> Action {
-        let until = if self.cancellable || self.deadline.is_some() {
-            Some(self.bounded(now, Instant::MAX))
-        } else {
-            None
-        };
+        let until = Some(self.bounded(now, Instant::MAX)).filter(|until| *until < Instant::MAX);
         self.go(State::Blocking, Action::Block { until })
     }
 
@@ -447,15 +472,12 @@ impl Wait {
     }
 
     fn set_backstop(&mut self, now: Instant) {
-        if let Mode::Flag { backstop, .. } = self.plan.mode() {
-            self.backstop = now + backstop;
-        }
+        self.backstop = now + self.ask_every;
     }
 
     /// `until`, but not past the deadline, and not past the next look at the token.
     fn bounded(&self, now: Instant, until: Instant) -> Instant {
-        let until = self.deadline.map_or(until, |deadline| until.min(deadline));
-        if self.cancellable { until.min(now + Nanos::from_nanos(CANCEL_NS_MAX)) } else { until }
+        until.min(self.deadline).min(now + self.look_every)
     }
 
     fn go(&mut self, state: State, action: Action) -> Action {

@@ -237,3 +237,28 @@ impl Margin {
             if late > *margin { *margin + (late - *margin) / 2 } else { *margin - (*margin - late) / 16 };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_margin_follows_the_oversleep_of_each_length_and_stays_within_its_bound() {
+        let us = Nanos::from_micros;
+        let mut margin = Margin::new(us(100));
+        for _ in 0..200 {
+            margin.observe(us(1_000), us(12));
+            margin.observe(us(10_000), us(60));
+        }
+        assert!((us(11)..=us(14)).contains(&margin.of(us(1_000))), "{}", margin.of(us(1_000)));
+        assert!((us(59)..=us(62)).contains(&margin.of(us(10_000))), "{}", margin.of(us(10_000)));
+        for _ in 0..100 {
+            margin.observe(us(1_000), us(5_000));
+        }
+        assert!(margin.of(us(1_000)) <= us(100));
+        for length in [Nanos::ZERO, Nanos::MAX] {
+            margin.observe(length, Nanos::MAX);
+            assert_eq!(margin.of(length), us(100));
+        }
+    }
+}

@@ -70,3 +70,27 @@ impl Oversleep {
         self.samples.get(rank.saturating_sub(1)).copied().unwrap_or(Nanos::ZERO)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_nearest_ranks() {
+        let samples: Vec<Nanos> = (1..=10).map(Nanos::from_nanos).collect();
+        let oversleep = Oversleep { length: Nanos::ZERO, samples };
+        for (q, ns) in [(-1.0, 1), (0.0, 1), (0.1, 1), (0.11, 2), (0.5, 5), (0.99, 10), (1.0, 10), (9.0, 10)]
+        {
+            assert_eq!(oversleep.quantile(q), Nanos::from_nanos(ns), "{q}");
+        }
+        assert_eq!(oversleep.quantile(f64::NAN), Nanos::from_nanos(1));
+    }
+
+    #[test]
+    fn no_samples_and_too_many_are_refused() {
+        for samples in [0, OVERSLEEP_SAMPLES_MAX + 1] {
+            let error = Oversleep::measure(StdClock::new(), Nanos::ZERO, samples).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidLimit);
+        }
+    }
+}

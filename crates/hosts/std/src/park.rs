@@ -1,6 +1,7 @@
 //! Watching words from the calling thread: in hardware or spinning for a bounded time, then by naps.
 
 use core::borrow::Borrow;
+use core::cell::Cell;
 use core::fmt;
 use core::hint::spin_loop;
 
@@ -14,6 +15,9 @@ const LOOKS_PER_CLOCK: u32 = 8;
 
 /// How long one park in hardware lasts at most, so that a ring of the bell is noticed: microseconds.
 const HARDWARE_SLICE_US: u64 = 50;
+
+/// How long a thread has to do something else at least for its next park to begin a new watch: microseconds.
+const WATCH_GAP_US_LEAST: u32 = 50;
 
 /// How a [`StdPark`] spends the time while it waits.
 ///
@@ -125,11 +129,17 @@ impl Park for NoWordWait {
 
 /// Watches words from its thread, and ends early when the bell of its [`StdIdle`] rings.
 ///
-/// With a park in hardware (`wakeline-wordwait`) and one line to watch, it parks there, for at most
-/// [`hardware_us_max`](ParkPolicy::hardware_us_max); otherwise it spins for at most
-/// [`spin_us_max`](ParkPolicy::spin_us_max). Then it naps on the futex of its idle until the words are
-/// reached, the time is up or the bell rings: so a long wait never pins a core. A nap ends at once at a ring,
-/// a spin within 0.5 us, a park in hardware within 50 us.
+/// ```text
+///   park ─► ready? ─► one line and hardware ──► in hardware, at most `hardware_us_max` a watch ─┐
+///             │  └──► otherwise ──────────────► spin, at most `spin_us_max` a watch ────────────┤
+///             │                                                                                 ▼
+///             └──────────────────────────────── `Reached` ◄── naps of `nap_us` until `until` or a ring
+/// ```
+///
+/// So a long wait never pins a core, nor does one that is made of many parks: a *watch* is a run of parks
+/// that do not reach their words, each begun less than `spin_us_max` (but 50 us at least) after the one
+/// before; its time in user mode is bounded as one. A nap ends at once at a ring, a spin within 0.5 us, a
+/// park in hardware within 50 us.
 ///
 /// `I` is a [`StdIdle`] of its own or a reference to the executor's. A ring that ends a park is answered by
 /// that: after [`Wake::Woke`] look at whatever the bell is for.
@@ -152,13 +162,23 @@ pub struct StdPark<I = StdIdle, H = NoWordWait> {
     policy: ParkPolicy,
     /// The park in hardware, or why there is none.
     word_wait: Result<H, Error>,
+    watch: Cell<Watch>,
+}
+
+/// What the last parks had in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watch {
+    /// When the last of them ended.
+    end: Instant,
+    /// How long they spun or stayed in hardware together.
+    spent: Nanos,
 }
 
 impl<I: Borrow<StdIdle>> StdPark<I> {
     /// A park that spins and naps; rings of `idle` end it.
     pub fn new(idle: I, policy: ParkPolicy) -> Self {
         let word_wait = Err(fallback(&"no word wait was handed in", policy));
-        Self { idle, policy, word_wait }
+        Self { idle, policy, word_wait, watch: Cell::default() }
     }
 }
 
@@ -168,12 +188,12 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
     ///
     /// An `Err` is kept as the reason that [`warning`](Self::warning) gives, and changes nothing else.
     pub fn with_word_wait<W: Park>(self, probed: Result<W, Error>) -> StdPark<I, W> {
-        let Self { idle, policy, .. } = self;
+        let Self { idle, policy, watch, .. } = self;
         let word_wait = probed.map_err(|error| match (error.code(), error.args()) {
             (ErrorCode::ParkFallback, [why, ..]) => fallback(why, policy),
             _ => fallback(&error, policy),
         });
-        StdPark { idle, policy, word_wait }
+        StdPark { idle, policy, word_wait, watch }
     }
 
     /// [`ErrorCode::ParkFallback`] with the reason where there is no park in hardware, for whoever reports
@@ -187,13 +207,27 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
         self.policy
     }
 
+    fn now(&self) -> Instant {
+        self.idle().clock().now()
+    }
+
     fn idle(&self) -> &StdIdle {
         self.idle.borrow()
     }
 
+    /// How long this watch has been in user mode already.
+    fn spent(&self, now: Instant) -> Nanos {
+        let watch = self.watch.get();
+        if now.since(watch.end) < Nanos::from_micros(self.policy.spin_us_max.max(WATCH_GAP_US_LEAST).into()) {
+            watch.spent
+        } else {
+            Nanos::ZERO
+        }
+    }
+
     /// Looks and looks until `end`: `None` when that has come.
     fn spin(&self, end: Instant, ready: &mut impl FnMut() -> bool) -> Option<Wake> {
-        loop {
+        while self.now() < end {
             for _ in 0..LOOKS_PER_CLOCK {
                 if ready() {
                     return Some(Wake::Reached);
@@ -203,10 +237,8 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
             if self.idle().take_ring() {
                 return Some(Wake::Woke);
             }
-            if self.idle().clock().now() >= end {
-                return None;
-            }
         }
+        None
     }
 
     /// Parks in hardware until `end`, in slices that notice a ring: `None` when it has come.
@@ -218,7 +250,7 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
         ready: &mut impl FnMut() -> bool,
     ) -> Option<Wake> {
         loop {
-            let now = self.idle().clock().now();
+            let now = self.now();
             if now >= end {
                 return None;
             }
@@ -238,7 +270,7 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
             if ready() {
                 return Wake::Reached;
             }
-            let now = self.idle().clock().now();
+            let now = self.now();
             if now >= until {
                 return Wake::Woke;
             }
@@ -253,10 +285,12 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
 impl<I: Borrow<StdIdle>, H: Park> Park for StdPark<I, H> {
     fn park(&self, line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
         if ready() {
+            self.watch.take();
             return Wake::Reached;
         }
-        let now = self.idle().clock().now();
-        let bound = |us_max: u32| until.min(now + Nanos::from_micros(us_max.into()));
+        let start = self.now();
+        let spent = self.spent(start);
+        let bound = |us_max: u32| until.min(start + (Nanos::from_micros(us_max.into()) - spent));
         let watched = match (&self.word_wait, line) {
             (Ok(word_wait), Some(line)) => {
                 self.in_hardware(word_wait, line, bound(self.policy.hardware_us_max), &mut ready)
@@ -264,10 +298,92 @@ impl<I: Borrow<StdIdle>, H: Park> Park for StdPark<I, H> {
             // A hardware monitor covers one line: with several, look at all of them.
             _ => self.spin(bound(self.policy.spin_us_max), &mut ready),
         };
-        watched.unwrap_or_else(|| self.nap(until, &mut ready))
+        let spent = spent + self.now().since(start);
+        let wake = watched.unwrap_or_else(|| self.nap(until, &mut ready));
+        self.watch.set(match wake {
+            Wake::Reached => Watch::default(),
+            Wake::Woke => Watch { end: self.now(), spent },
+        });
+        wake
     }
 }
 
 fn fallback(why: &dyn fmt::Display, policy: ParkPolicy) -> Error {
     Error::new(ErrorCode::ParkFallback, [why, &policy])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    use crate::clock::StdClock;
+
+    #[test]
+    fn a_policy_out_of_range_names_the_field_and_its_range() {
+        for (result, args) in [
+            (ParkPolicy::new(10_001, 50), ["spin_us_max", "10001", "0", "10000"]),
+            (ParkPolicy::new(0, 4), ["nap_us", "4", "5", "10000"]),
+            (ParkPolicy::new(0, 10_001), ["nap_us", "10001", "5", "10000"]),
+            (
+                ParkPolicy::default().with_hardware_us_max(1_000_001),
+                ["hardware_us_max", "1000001", "0", "1000000"],
+            ),
+        ] {
+            let error = result.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidLimit);
+            assert_eq!(error.args(), args);
+        }
+        let default = ParkPolicy::default();
+        let same = ParkPolicy::new(default.spin_us_max(), default.nap_us()).unwrap();
+        assert_eq!(same.with_hardware_us_max(default.hardware_us_max()).unwrap(), default);
+    }
+
+    /// Sees every park in hardware, and the words never.
+    #[derive(Debug)]
+    struct Hardware<'a>(&'a Cell<u32>);
+
+    impl Park for Hardware<'_> {
+        fn park(&self, line: Option<&CompletionLine>, until: Instant, _: impl FnMut() -> bool) -> Wake {
+            assert!(line.is_some(), "a park in hardware needs a line");
+            self.0.set(self.0.get() + 1);
+            StdClock::new().sleep_until(until);
+            Wake::Woke
+        }
+    }
+
+    #[test]
+    fn the_hardware_watches_one_line_in_slices_and_is_left_alone_with_several() {
+        let clock = StdClock::new();
+        let parks = Cell::new(0);
+        let park = StdPark::new(StdIdle::new(clock), ParkPolicy::default());
+        let park = park.with_word_wait(Ok(Hardware(&parks)));
+        assert!(park.warning().is_none());
+        let line = CompletionLine::new();
+        let start = clock.now();
+        assert_eq!(park.park(Some(&line), start + Nanos::from_millis(5), || false), Wake::Woke);
+        // The slices are at least as long as asked for.
+        assert!((1..=100).contains(&parks.get()), "{} slices", parks.get());
+        assert_eq!(park.park(None, clock.now() + Nanos::from_micros(300), || false), Wake::Woke);
+        let before = parks.get();
+        assert_eq!(park.park(Some(&line), Instant::MAX, || true), Wake::Reached);
+        assert_eq!(parks.get(), before, "it did not look first");
+    }
+
+    #[test]
+    fn the_reason_of_a_probe_that_failed_reaches_the_warning() {
+        let park = || StdPark::new(StdIdle::new(StdClock::new()), ParkPolicy::default());
+        let text = |warning: Option<&Error>| warning.unwrap().to_string();
+        assert_eq!(
+            text(park().warning()),
+            "no word wait in hardware (no word wait was handed in): \
+             parking by spinning for at most 200 us, then naps of 50 us instead"
+        );
+        let probed = Err::<NoWordWait, _>(Error::new(ErrorCode::ParkFallback, [&"no WAITPKG", &"nothing"]));
+        let park = park().with_word_wait(probed);
+        assert_eq!(park.warning().unwrap().code(), ErrorCode::ParkFallback);
+        assert!(
+            text(park.warning()).starts_with("no word wait in hardware (no WAITPKG): parking by spinning")
+        );
+    }
 }

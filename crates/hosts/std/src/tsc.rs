@@ -124,3 +124,33 @@ fn invariant() -> bool {
     };
     cpuid(EXTENDED).eax >= POWER && cpuid(POWER).edx & INVARIANT_TSC != 0
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_calibrations_agree_within_what_they_say() {
+        let clock = StdClock::new();
+        // A machine that hides the counter's rate has nothing to agree on, and says so.
+        let Some(first) = TscRate::measure(clock, TscRate::LENGTH) else {
+            assert!(!invariant());
+            return;
+        };
+        let second = TscRate::measure(clock, Nanos::from_millis(2)).unwrap();
+        let difference = first.ticks_per_2_32_ns().abs_diff(second.ticks_per_2_32_ns());
+        let ppm = difference * 1_000_000 / first.ticks_per_2_32_ns();
+        // The clock itself is slewed by up to 500 ppm.
+        let within = u64::from(first.error_ppm_max()) + u64::from(second.error_ppm_max()) + 500;
+        assert!(ppm <= within, "{first:?} and {second:?} are {ppm} ppm apart");
+        assert!((100..20_000).contains(&first.mhz()), "{} MHz", first.mhz());
+    }
+
+    #[test]
+    fn megahertz_do_not_overflow() {
+        let rate = |ticks_per_2_32_ns| TscRate { ticks_per_2_32_ns, error_ppm_max: 0 };
+        assert_eq!(rate(0).mhz(), 0);
+        assert_eq!(rate((1 << 32) * 5 / 2).mhz(), 2_500);
+        assert_eq!(rate(u64::MAX).mhz(), 4_294_967_295_999);
+    }
+}

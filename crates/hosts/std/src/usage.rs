@@ -35,3 +35,24 @@ pub fn process_cpu_time() -> Option<Nanos> {
 pub fn thread_switches() -> Option<Switches> {
     sys::thread_switches().map(|(voluntary, involuntary)| Switches { voluntary, involuntary })
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::clock::StdClock;
+    use wakeline_core::Clock;
+
+    #[test]
+    fn sleeping_costs_switches_and_no_time_and_spinning_costs_time() {
+        let clock = StdClock::new();
+        let (start, switches) = (thread_cpu_time().unwrap(), thread_switches().unwrap());
+        for _ in 0..5 {
+            clock.sleep_until(clock.now() + Nanos::from_millis(2));
+        }
+        let slept = thread_cpu_time().unwrap();
+        assert!(slept - start < Nanos::from_millis(10), "{}", slept - start);
+        assert!(thread_switches().unwrap().voluntary >= switches.voluntary + 5);
+        while thread_cpu_time().unwrap() - slept < Nanos::from_millis(2) {}
+        assert!(process_cpu_time().unwrap() >= thread_cpu_time().unwrap());
+    }
+}

@@ -94,3 +94,61 @@ pub(crate) fn process_cpu() -> Option<Nanos> {
 pub(crate) fn thread_switches() -> Option<(u64, u64)> {
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicU64;
+
+    const AWAKE: u32 = 0;
+    const ASLEEP: u32 = 1;
+
+    #[test]
+    fn a_sleep_is_never_short_and_a_far_one_never_overflows() {
+        let clock = Clock::new();
+        let at = clock.now() + Nanos::from_millis(3);
+        clock.sleep_until(at);
+        assert!(clock.now() >= at);
+        clock.sleep_until(at); // passed
+        let word = AtomicU32::new(ASLEEP);
+        let sleeper = Sleeper::new();
+        sleeper.wait(&word, AWAKE, Some(Instant::MAX), clock); // it reads something else
+        sleeper.wait(&word, ASLEEP, Some(clock.now() + Nanos::from_millis(1)), clock);
+    }
+
+    /// A lost wake would leave a park without end to the test's own time limit.
+    #[test]
+    fn a_wake_between_looking_and_parking_is_not_lost() {
+        const ROUNDS: u64 = 5_000;
+        let clock = Clock::new();
+        let (word, sleeper, round) = (AtomicU32::new(AWAKE), Sleeper::new(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for next in 1..=ROUNDS {
+                    while word.load(Ordering::Acquire) != ASLEEP {
+                        std::thread::yield_now();
+                    }
+                    round.store(next, Ordering::Relaxed);
+                    word.store(AWAKE, Ordering::Release);
+                    sleeper.wake(&word);
+                }
+            });
+            for next in 1..=ROUNDS {
+                word.store(ASLEEP, Ordering::Release);
+                while word.load(Ordering::Acquire) == ASLEEP {
+                    sleeper.wait(&word, ASLEEP, None, clock);
+                }
+                assert_eq!(round.load(Ordering::Relaxed), next);
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_that_takes_a_sleeper_over_polls() {
+        let clock = Clock::new();
+        let (word, sleeper) = (AtomicU32::new(ASLEEP), Sleeper::new());
+        sleeper.wait(&word, ASLEEP, Some(clock.now()), clock);
+        // Nobody can unpark it: it must come back by itself.
+        std::thread::scope(|scope| _ = scope.spawn(|| sleeper.wait(&word, ASLEEP, None, clock)));
+    }
+}

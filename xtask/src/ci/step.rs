@@ -1,0 +1,116 @@
+//! The gates: what each runs, and which budget it draws on.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::cmd::Cmd;
+use crate::{deps, instructions, loom, soak, targets, tidy};
+
+/// One gate.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    /// What it makes sure of, in a few words.
+    pub(crate) what: &'static str,
+    pub(crate) group: Group,
+    /// Whether it is `cargo test --workspace`, which a caller may run itself.
+    pub(crate) is_tests: bool,
+    pub(crate) run: fn() -> Result<()>,
+}
+
+/// Gates that share a budget of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Lints,
+    Tests,
+    Docs,
+    Loom,
+    Targets,
+    Soak,
+}
+
+impl Group {
+    pub(crate) const ALL: &[Self] =
+        &[Self::Lints, Self::Tests, Self::Docs, Self::Loom, Self::Targets, Self::Soak];
+
+    /// What its gates may take together on two cores, nothing built before. 25 minutes over all groups.
+    pub(crate) const fn budget(self) -> Duration {
+        Duration::from_secs(
+            60 * match self {
+                Self::Lints => 2,
+                Self::Tests => 8,
+                Self::Docs | Self::Loom | Self::Soak => 3,
+                Self::Targets => 6,
+            },
+        )
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Lints => "lints",
+            Self::Tests => "tests",
+            Self::Docs => "docs",
+            Self::Loom => "loom",
+            Self::Targets => "targets",
+            Self::Soak => "soak",
+        })
+    }
+}
+
+/// How long the soak may run before it counts as hung: well past its budget, so that a slow machine only warns.
+const SOAK_LIMIT_S: u64 = 540;
+
+/// All gates, in the order they run: what fails fast is first.
+pub(crate) const STEPS: &[Step] = &[
+    step("fmt", "the code is formatted", Group::Lints, fmt),
+    step("tidy", "the architecture's invariants hold", Group::Lints, tidy::run),
+    step("deps", "the core's dependencies are the listed ones", Group::Lints, deps::run),
+    step("clippy", "no warnings, nothing newer than the minimum Rust version", Group::Lints, clippy),
+    Step { is_tests: true, ..step("tests", "the tests pass, those in the docs too", Group::Tests, tests) },
+    step("docs", "the docs build without a warning", Group::Docs, docs),
+    step("loom", "what threads share is right in every interleaving", Group::Loom, loom::run),
+    step("targets", "the core builds without an operating system", Group::Targets, targets::run),
+    step("soak", "seeded simulated runs lose no wait", Group::Soak, soak),
+    step("instructions", "the hot paths cost no more than their limits", Group::Tests, instructions::run),
+];
+
+const fn step(name: &'static str, what: &'static str, group: Group, run: fn() -> Result<()>) -> Step {
+    Step { name, what, group, is_tests: false, run }
+}
+
+fn fmt() -> Result<()> {
+    Cmd::cargo().words("fmt --all --check").run()
+}
+
+/// The minimum Rust version is checked by clippy's `incompatible_msrv`, one of the workspace's lints.
+fn clippy() -> Result<()> {
+    Cmd::cargo().words("clippy --workspace --all-targets --locked -- -D warnings").run()
+}
+
+fn tests() -> Result<()> {
+    Cmd::cargo().words("test --workspace --locked").run()
+}
+
+fn docs() -> Result<()> {
+    Cmd::cargo().env("RUSTDOCFLAGS", "-D warnings").words("doc --workspace --no-deps --locked").run()
+}
+
+fn soak() -> Result<()> {
+    soak::run(&soak::Args { seeds: soak::CI_SEEDS, seed: None, limit_s: Some(SOAK_LIMIT_S) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budgets_are_25_minutes() {
+        let total: Duration = Group::ALL.iter().map(|group| group.budget()).sum();
+        assert_eq!(total, Duration::from_secs(25 * 60));
+        assert!(STEPS.iter().all(|step| Group::ALL.contains(&step.group)));
+    }
+}

@@ -1,0 +1,41 @@
+//! The core's dependencies: what every user of wakeline compiles is a short list that grows only on purpose.
+
+use anyhow::{Result, bail};
+
+use crate::cmd::Cmd;
+
+/// What the core may depend on, proc macros aside.
+const ALLOWED: &[&str] = &["bitflags", "futures-core", "thiserror"];
+
+/// Checks the core's direct dependencies against the list.
+///
+/// # Errors
+/// Others were found.
+pub(crate) fn run() -> Result<()> {
+    let tree = Cmd::cargo()
+        .words("tree --locked -p wakeline-core -e normal,no-proc-macro --depth 1 --prefix none --format {p}");
+    println!("  $ {tree}");
+    let extra = extra(&tree.read()?);
+    if extra.is_empty() {
+        return Ok(());
+    }
+    bail!("wakeline-core depends on {}; it may depend on {} only", extra.join(", "), ALLOWED.join(", "))
+}
+
+/// The dependencies in the output of `cargo tree` that are not allowed. The first line is the core itself.
+fn extra(tree: &str) -> Vec<String> {
+    let names = tree.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| !ALLOWED.contains(name)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planted_dependency_is_found() {
+        let tree = "wakeline-core v0.1.0 (path)\nbitflags v2.13.0\nlibc v0.2.0\nthiserror v2.0.0\n";
+        assert_eq!(extra(tree), ["libc"]);
+        assert!(extra("wakeline-core v0.1.0 (path)\n").is_empty());
+    }
+}

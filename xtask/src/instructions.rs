@@ -1,0 +1,132 @@
+//! Instruction counts as a guard on the hot paths: repeatable on any machine, where times are not.
+//!
+//! The binary `micro` of `wakeline-benches` runs one case: `micro CASE N` runs it N times, `micro --list` prints the
+//! cases, one a line. Each is run twice under callgrind, with different N; the difference over the difference of the
+//! Ns is what one run of the case costs, start-up left out. A case named `empty` is the loop by itself: its cost is
+//! taken off the others. The limits are in `benches/limits.toml`, a line a case: `descriptor_check = 10`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cmd::Cmd;
+use crate::missing::Missing;
+use crate::workspace::{self, Workspace};
+
+/// Where the limits are.
+const LIMITS: &str = "benches/limits.toml";
+
+/// The case that is the loop by itself; it has no limit.
+const EMPTY: &str = "empty";
+
+/// How often a case is run the first and the second time. Both are past every cold start.
+const RUNS: [u64; 2] = [1_000, 51_000];
+
+/// How much a count may be over its limit, in hundredths of an instruction: start-up is not quite the same twice.
+const NOISE_HUNDREDTHS: u64 = 5;
+
+/// Counts all cases and holds them against their limits.
+///
+/// # Errors
+/// A case is over its limit, the cases and the limits differ, or valgrind is missing.
+pub(crate) fn run() -> Result<()> {
+    require_valgrind()?;
+    let workspace = Workspace::load()?;
+    workspace.require_bin("wakeline-benches", "micro", "benches/src/bin/micro.rs")?;
+    let text = fs::read_to_string(workspace::root().join(LIMITS))
+        .with_context(|| format!("cannot read {LIMITS}"))?;
+    let limits: BTreeMap<String, u64> =
+        toml::from_str(&text).with_context(|| format!("cannot read {LIMITS}"))?;
+    Cmd::cargo().words("build --release --locked -p wakeline-benches --bin micro").run()?;
+
+    let micro = workspace.release_bin("micro");
+    let (listed, _) = Cmd::new(&micro).arg("--list").read_quietly()?;
+    let cases: BTreeSet<&str> = listed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    check_names(&cases, &limits)?;
+
+    let count = |case: &str| -> Result<u64> {
+        let [first, second] = RUNS.map(|runs| collected(&callgrind(&micro).arg(case).arg(runs.to_string())));
+        Ok(hundredths(first?, second?))
+    };
+    let empty = if cases.contains(EMPTY) { count(EMPTY)? } else { 0 };
+    let mut over = Vec::new();
+    println!("  {:<32} {:>12} {:>7}", "instructions of", "one", "limit");
+    for (case, limit) in &limits {
+        let cost = count(case)?.saturating_sub(empty);
+        println!("  {case:<32} {:>9}.{:02} {limit:>7}", cost / 100, cost % 100);
+        if cost > limit * 100 + NOISE_HUNDREDTHS {
+            over.push(case.as_str());
+        }
+    }
+    ensure!(
+        over.is_empty(),
+        "over the limit: {}; make it cheaper, or raise the limit in {LIMITS} and say why; to repeat: cargo xtask instructions",
+        over.join(", ")
+    );
+    Ok(())
+}
+
+fn require_valgrind() -> Result<()> {
+    if Cmd::new("valgrind").arg("--version").works() {
+        return Ok(());
+    }
+    let what = "valgrind is not installed, so no instructions are counted".to_owned();
+    Err(Missing { what, install: "apt-get install valgrind".to_owned() }.into())
+}
+
+/// Every case needs a limit and every limit a case.
+fn check_names(cases: &BTreeSet<&str>, limits: &BTreeMap<String, u64>) -> Result<()> {
+    ensure!(!cases.is_empty(), "`micro --list` printed no case");
+    if let Some(case) = cases.iter().find(|case| **case != EMPTY && !limits.contains_key(**case)) {
+        bail!("case `{case}` has no limit; add `{case} = NUMBER` to {LIMITS}");
+    }
+    if let Some(case) = limits.keys().find(|case| !cases.contains(case.as_str()) || *case == EMPTY) {
+        bail!(
+            "{LIMITS} limits `{case}`, which `micro --list` does not print or which has no limit; remove it"
+        );
+    }
+    Ok(())
+}
+
+fn callgrind(micro: &std::path::Path) -> Cmd {
+    Cmd::new("valgrind").words("--tool=callgrind --callgrind-out-file=/dev/null").arg(micro)
+}
+
+/// How many instructions the command took, as callgrind says.
+fn collected(command: &Cmd) -> Result<u64> {
+    let (_, said) = command.read_quietly()?;
+    parse_collected(&said).with_context(|| format!("callgrind printed no count; to repeat: {command}"))
+}
+
+/// The number in `==123== Collected : 309437`.
+fn parse_collected(said: &str) -> Option<u64> {
+    said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
+}
+
+/// The cost of one run of the case, in hundredths of an instruction.
+fn hundredths(first: u64, second: u64) -> u64 {
+    second.saturating_sub(first) * 100 / (RUNS[1] - RUNS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_start_up_is_left_out() {
+        assert_eq!(parse_collected("==7== Events    : Ir\n==7== Collected : 309437\n"), Some(309_437));
+        assert_eq!(parse_collected("valgrind: no"), None);
+        assert_eq!(hundredths(300_000 + 1_000 * 12, 300_000 + 51_000 * 12), 1_200);
+    }
+
+    #[test]
+    fn cases_and_limits_must_agree() {
+        let limits = BTreeMap::from([("a".to_owned(), 1)]);
+        assert!(check_names(&BTreeSet::from(["a", EMPTY]), &limits).is_ok());
+        let error = check_names(&BTreeSet::from(["a", "b"]), &limits).unwrap_err().to_string();
+        assert!(error.contains("add `b = NUMBER`"), "{error}");
+        let error = check_names(&BTreeSet::from([EMPTY]), &limits).unwrap_err().to_string();
+        assert!(error.contains("limits `a`"), "{error}");
+    }
+}

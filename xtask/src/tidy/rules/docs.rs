@@ -1,0 +1,67 @@
+//! The documents that a stranger looks for, the commands they start with, and the job that runs the gates.
+
+use crate::tidy::finding::{Finding, Rule};
+use crate::tidy::project::Project;
+
+const FILES: &[&str] = &["ARCHITECTURE.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+
+/// What must stand in which file, by which rule.
+const CONTENTS: &[(&str, Rule, &str)] = &[
+    ("README.md", Rule::Docs, "cargo run --release --example decode_loop"),
+    ("README.md", Rule::Docs, "cargo test --workspace"),
+    (".ci/run", Rule::Ci, "cargo test --workspace"),
+    (".ci/run", Rule::Ci, "cargo xtask ci"),
+];
+
+pub(crate) fn check(project: &Project) -> Vec<Finding> {
+    let absent = FILES.iter().filter(|path| !project.files.contains_key(**path));
+    let mut findings: Vec<Finding> =
+        absent.map(|path| Finding::file(path, Rule::Docs, "the file is missing", "write it")).collect();
+    for (path, rule, what) in CONTENTS {
+        let says = project
+            .files
+            .get(*path)
+            .is_some_and(|text| text.lines().any(|line| line.contains(what) && !is_remark(path, line)));
+        if !says {
+            findings.push(Finding::file(
+                path,
+                *rule,
+                format!("`{what}` is missing"),
+                "it is what people start with: add it",
+            ));
+        }
+    }
+    findings
+}
+
+/// A comment of the script, which runs nothing.
+fn is_remark(path: &str, line: &str) -> bool {
+    path == ".ci/run" && line.trim_start().starts_with('#')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_documents_and_commands_are_found() {
+        let readme = "cargo run --release --example decode_loop\n";
+        let project = Project::planted(&[
+            ("README.md", readme),
+            (".ci/run", "# cargo test --workspace\ncargo xtask ci\n"),
+        ]);
+        let said: Vec<String> =
+            check(&project).iter().map(|finding| format!("{}: {}", finding.path, finding.wrong)).collect();
+        assert_eq!(
+            said,
+            [
+                "ARCHITECTURE.md: the file is missing",
+                "CHANGELOG.md: the file is missing",
+                "LICENSE-APACHE: the file is missing",
+                "LICENSE-MIT: the file is missing",
+                "README.md: `cargo test --workspace` is missing",
+                ".ci/run: `cargo test --workspace` is missing",
+            ]
+        );
+    }
+}
