@@ -1,1 +1,40 @@
-//! Benchmarks of wakeline.
+//! How wakeline is measured: arms that take turns within one run, ratios paired by round, records as JSON lines.
+//!
+//! | here | what |
+//! |---|---|
+//! | [`Paired`] | rotates the arms and pairs what they cost by round |
+//! | [`Interval`], [`Tail`] | a mean with its 99 % Student-t interval; the quantiles of a latency |
+//! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
+//! | [`Usage`] | CPU clocks and context switches of a stretch of code |
+//! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
+//!
+//! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
+//! runs every arm on the same input, each round begins with another arm, and only what one round cost under two arms is
+//! ever divided.
+//!
+//! ```
+//! use wakeline_benches::Paired;
+//! let mut paired = Paired::new(2);
+//! for drift in [100, 140, 220] {
+//!     // The second arm costs a quarter of the first, whatever the machine does meanwhile.
+//!     paired.round(|arm| Ok::<_, ()>(if arm == 0 { drift } else { drift / 4 })).unwrap();
+//! }
+//! let ratio = paired.ratio(1, 0).unwrap();
+//! assert!((ratio.mean - 0.25).abs() < 1e-9 && ratio.half_width.unwrap() < 1e-9);
+//! ```
+
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod apart;
+mod paired;
+mod record;
+mod stats;
+mod usage;
+
+pub use apart::Apart;
+pub use paired::Paired;
+pub use record::{Environment, JsonLines, Record, read_json_lines};
+pub use stats::{CONFIDENCE, Interval, Quantiles, Tail};
+pub use usage::Usage;

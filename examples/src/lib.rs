@@ -1,1 +1,12 @@
-//! Shared pieces of the examples.
+//! What the examples of wakeline share.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`trace`] | reads recorded steps of GPU work, a row at a time |
+//! | [`tokens`] | a tokeniser: real work for a host to do while it waits |
+
+#![forbid(unsafe_code)]
+#![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "programs for hosts with std")]
+
+pub mod tokens;
+pub mod trace;

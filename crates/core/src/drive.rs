@@ -115,11 +115,11 @@ pub async fn drive_at<K, P, H>(
     cancel: Option<&CancelToken>,
 ) -> Result<Report, Error>
 where
-    K: Ord + Clone,
+    K: Ord,
     P: CompletionPort,
     H: Clock + Timer + Watch<P>,
 {
-    let prediction = table.try_borrow().ok().and_then(|table| table.predict(&key, wait.plan()));
+    let prediction = table.try_borrow_mut().ok().and_then(|mut table| table.predict(&key, wait.plan()));
     let report = drive(wait.predicted(prediction), port, host, cancel).await?;
     if let Ok(mut table) = table.try_borrow_mut() {
         table.observe(key, &report);

@@ -40,6 +40,9 @@ mod fault;
 mod host;
 mod line;
 mod log;
+#[cfg(loom)]
+#[cfg(test)]
+mod loom_tests;
 mod port;
 mod queue;
 mod state;

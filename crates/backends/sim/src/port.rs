@@ -47,6 +47,17 @@ impl<T: TimeLine> SimPort<T> {
         Self { point: Witness { stream, key }, word: None }
     }
 
+    /// Arms the point with this number, whatever the submission lock says.
+    #[cfg(all(test, loom))]
+    pub(crate) fn store_as(mut self, seq: wakeline_core::Seq) -> Result<Self, Error> {
+        let Witness { stream, key } = &self.point;
+        let (armed, bell) = stream.enqueue_store(seq, *key);
+        bell.ring();
+        assert!(armed?);
+        self.word = Some(MemoryDescriptor::new(Arc::clone(stream.line()), stream.slot(), seq));
+        Ok(self)
+    }
+
     /// Someone who knows the truth about the point, also after the port is gone.
     pub fn witness(&self) -> Witness<T> {
         self.point.clone()
@@ -129,14 +140,8 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
         let now = device.now();
         device.with(|state| state.begin(Call::Arm, now));
         device.charge(device.config().arm_ns);
-        let supported = device.with(|state| {
-            state.health()?;
-            Ok::<_, Error>(state.supports_stores(stream.key()))
-        })?;
-        if !supported {
-            return Ok(Arming::Unsupported);
-        }
-        self.word = Some(stream.store(*key)?);
+        let Some(seq) = stream.store(*key)? else { return Ok(Arming::Unsupported) };
+        self.word = Some(MemoryDescriptor::new(Arc::clone(stream.line()), stream.slot(), seq));
         Ok(Arming::Armed)
     }
 

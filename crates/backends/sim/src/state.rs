@@ -286,10 +286,6 @@ impl State {
         }
     }
 
-    pub(crate) fn supports_stores(&self, stream: Key) -> bool {
-        self.streams.get(stream).is_some_and(|queue| !queue.unsupported)
-    }
-
     pub(crate) fn enqueue_work(&mut self, stream: Key, work: Work) -> Result<(), Error> {
         self.check_room(stream, Call::Launch)?;
         let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
@@ -306,9 +302,13 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn enqueue_store(&mut self, stream: Key, seq: Seq, point: Key) -> Result<(), Error> {
+    /// Says whether the stream can store; where it cannot, nothing is enqueued.
+    pub(crate) fn enqueue_store(&mut self, stream: Key, seq: Seq, point: Key) -> Result<bool, Error> {
+        if self.streams.get(stream).is_none_or(|queue| queue.unsupported) {
+            return Ok(false);
+        }
         self.check_room(stream, Call::Arm)?;
-        let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
+        let Some(queue) = self.streams.get_mut(stream) else { return Ok(false) };
         let faults = &self.faults;
         let place = queue.place;
         let early = queue.dice.roll(Draw::EarlyStore, faults.early_store);
@@ -323,7 +323,7 @@ impl State {
         }
         self.log(self.now, number, LogEvent::Armed(seq));
         if self.fault.is_some() {
-            return Ok(()); // not known yet: it is accepted and never lands
+            return Ok(true); // not known yet: it is accepted and never lands
         }
         match early {
             Some(ns) if busy_until > self.now => {
@@ -343,7 +343,7 @@ impl State {
             }
         }
         self.turn(self.now);
-        Ok(())
+        Ok(true)
     }
 
     fn check_room(&self, stream: Key, call: Call) -> Result<(), Error> {

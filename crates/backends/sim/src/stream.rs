@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-use wakeline_core::{CompletionLine, Error, Instant, MemoryDescriptor, Nanos, Seq, Slot};
+use wakeline_core::{CompletionLine, Error, Instant, Nanos, Seq, Slot};
 
 use crate::device::{Bell, SimDevice};
 use crate::port::SimPort;
@@ -130,21 +130,24 @@ impl<T: TimeLine> SimStream<T> {
         result
     }
 
-    /// Takes the next number and enqueues its store for `point`.
-    pub(crate) fn store(&self, point: Key) -> Result<MemoryDescriptor<Arc<CompletionLine>>, Error> {
-        let (seq, bell) = {
+    /// Takes the next number and enqueues its store for `point`; `None` where this stream cannot store.
+    pub(crate) fn store(&self, point: Key) -> Result<Option<Seq>, Error> {
+        let (armed, seq, bell) = {
             let mut last = self.inner.submission.lock();
             let seq = last.next();
-            let (result, bell) = self.enqueue_store(seq, point);
-            // A number whose store was refused is not taken: it would leave a gap.
-            (result.map(|()| *last = seq).map(|()| seq), bell)
+            let (armed, bell) = self.enqueue_store(seq, point);
+            // Not taken where nothing was enqueued: that would leave a gap.
+            if let Ok(true) = armed {
+                *last = seq;
+            }
+            (armed, seq, bell)
         };
         bell.ring();
-        Ok(MemoryDescriptor::new(Arc::clone(&self.inner.line), self.inner.slot, seq?))
+        Ok(armed?.then_some(seq))
     }
 
-    /// Enqueues the store of a number that was taken.
-    pub(crate) fn enqueue_store(&self, seq: Seq, point: Key) -> (Result<(), Error>, Bell) {
+    /// Enqueues the store of a number; says whether this stream can store.
+    pub(crate) fn enqueue_store(&self, seq: Seq, point: Key) -> (Result<bool, Error>, Bell) {
         let device = self.device();
         let now = device.now();
         device.enqueue(|state| {

@@ -1,13 +1,16 @@
 //! What the ports of the core oblige an implementer to, one test each, in virtual time.
 #![cfg(not(loom))]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Wake as RawWake, Waker};
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::task::Wake as RawWake;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::Waker;
 
 use wakeline_core::{
-    Arming, Clock, CompletionPort, Error, ErrorCode, Idle, Instant, Nanos, Park, Seq, Status, Timer, Turn,
-    Wake,
+    Arming, Clock, CompletionPort, Error, ErrorCode, Idle, Instant, MemoryDescriptor, Nanos, Park, Seq,
+    Status, Timer, Turn, Wake,
 };
 use wakeline_sim::{
     Faults, SimConfig, SimDevice, SimPort, SimStream, SlotUse, TimeLine, VirtualHost, VirtualTime, Witness,
@@ -19,15 +22,15 @@ fn at(ns: u64) -> Instant {
     Instant::from_nanos(ns)
 }
 
-fn device(config: SimConfig) -> Result<(SimDevice, VirtualHost, SimStream), Error> {
-    let device = SimDevice::new(VirtualTime::new(), config)?;
+fn device(config: &SimConfig) -> Result<(SimDevice, VirtualHost, SimStream), Error> {
+    let device = SimDevice::new(VirtualTime::new(), *config)?;
     let host = VirtualHost::new(&device);
     let stream = device.stream()?;
     Ok((device, host, stream))
 }
 
 fn exact() -> Result<(SimDevice, VirtualHost, SimStream), Error> {
-    device(SimConfig::exact())
+    device(&SimConfig::exact())
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn what_threads_share_can_be_shared() {
 
 #[test]
 fn query_says_done_from_the_end_of_the_work_and_its_lag_on() -> Result<(), Error> {
-    let (device, _, stream) = device(SimConfig { confirm_lag_ns: 700, ..SimConfig::exact() })?;
+    let (device, _, stream) = device(&SimConfig { confirm_lag_ns: 700, ..SimConfig::exact() })?;
     stream.launch(Nanos::from_nanos(1_000))?;
     let mut point = stream.point();
     for (ns, status) in
@@ -58,7 +61,7 @@ fn query_says_done_from_the_end_of_the_work_and_its_lag_on() -> Result<(), Error
 
 #[test]
 fn query_costs_its_price_and_does_not_wait() -> Result<(), Error> {
-    let (device, host, stream) = device(SimConfig { query_ns: 300, ..SimConfig::exact() })?;
+    let (device, host, stream) = device(&SimConfig { query_ns: 300, ..SimConfig::exact() })?;
     stream.launch(Nanos::from_millis(1))?;
     assert_eq!(stream.point().query()?, Status::Pending);
     assert_eq!(host.now(), at(300));
@@ -92,7 +95,7 @@ fn query_and_block_fail_on_a_faulted_device_whatever_the_word_says() -> Result<(
 
 #[test]
 fn block_ends_when_the_point_is_done_or_the_time_has_come() -> Result<(), Error> {
-    let (_, host, stream) = device(SimConfig { block_ns: 50, ..SimConfig::exact() })?;
+    let (_, host, stream) = device(&SimConfig { block_ns: 50, ..SimConfig::exact() })?;
     stream.launch(Nanos::from_micros(10))?;
     let mut point = stream.point();
     assert_eq!(point.block(Some(at(4 * US)))?, Status::Pending);
@@ -117,7 +120,7 @@ fn block_without_bound_on_work_that_never_ends_fails_at_the_end_of_time() -> Res
 
 #[test]
 fn block_that_cannot_be_bounded_is_refused_and_does_not_block() -> Result<(), Error> {
-    let (device, host, stream) = device(SimConfig { bounded_block: false, ..SimConfig::exact() })?;
+    let (device, host, stream) = device(&SimConfig { bounded_block: false, ..SimConfig::exact() })?;
     stream.launch(Nanos::from_micros(10))?;
     let mut point = stream.point();
     let error = point.block(Some(at(US))).err();
@@ -153,7 +156,7 @@ fn a_point_of_an_idle_stream_is_done_at_once() -> Result<(), Error> {
 
 #[test]
 fn arm_takes_numbers_in_order_and_its_store_lands_behind_the_work() -> Result<(), Error> {
-    let (device, host, stream) = device(SimConfig { store_latency_ns: 300, ..SimConfig::exact() })?;
+    let (device, host, stream) = device(&SimConfig { store_latency_ns: 300, ..SimConfig::exact() })?;
     let mut points = Vec::new();
     for _ in 0..3 {
         stream.launch(Nanos::from_micros(1))?;
@@ -163,7 +166,7 @@ fn arm_takes_numbers_in_order_and_its_store_lands_behind_the_work() -> Result<()
         points.push(point);
     }
     for (number, point) in (1..).zip(&points) {
-        assert_eq!(point.descriptor().map(|word| word.seq()), Some(Seq::new(number)));
+        assert_eq!(point.descriptor().map(MemoryDescriptor::seq), Some(Seq::new(number)));
         assert_eq!(point.park(&host, at(number * US + 299)), Wake::Woke);
         assert_eq!(point.park(&host, at(number * US + 300)), Wake::Reached);
         let truth = point.witness().truth();
@@ -176,7 +179,7 @@ fn arm_takes_numbers_in_order_and_its_store_lands_behind_the_work() -> Result<()
 #[test]
 fn arm_on_a_stream_that_cannot_store_enqueues_nothing() -> Result<(), Error> {
     let faults = Faults { unsupported_ppm: 1_000_000, ..Faults::none() };
-    let (device, _, stream) = device(SimConfig { faults, ..SimConfig::exact() })?;
+    let (device, _, stream) = device(&SimConfig { faults, ..SimConfig::exact() })?;
     let mut point = stream.point();
     assert_eq!(point.arm()?, Arming::Unsupported);
     assert!(point.descriptor().is_none());
@@ -186,7 +189,7 @@ fn arm_on_a_stream_that_cannot_store_enqueues_nothing() -> Result<(), Error> {
 
 #[test]
 fn a_full_queue_refuses_work_and_stores_and_no_number_is_lost() -> Result<(), Error> {
-    let (_, host, stream) = device(SimConfig { queue_len_max: 2, ..SimConfig::exact() })?;
+    let (_, host, stream) = device(&SimConfig { queue_len_max: 2, ..SimConfig::exact() })?;
     stream.launch(Nanos::from_micros(1))?;
     stream.launch(Nanos::from_micros(1))?;
     let refused = [stream.launch(Nanos::ZERO).err(), stream.point().arm().err()];
@@ -196,7 +199,7 @@ fn a_full_queue_refuses_work_and_stores_and_no_number_is_lost() -> Result<(), Er
     host.idle(Some(at(US)));
     let mut point = stream.point();
     point.arm()?;
-    assert_eq!(point.descriptor().map(|word| word.seq()), Some(Seq::new(1)));
+    assert_eq!(point.descriptor().map(MemoryDescriptor::seq), Some(Seq::new(1)));
     Ok(())
 }
 
@@ -296,7 +299,7 @@ fn turning_once_or_in_many_steps_gives_the_same() -> Result<(), Error> {
         let swarm = Faults::swarm(seed).survivable();
         let faults = Faults { deferred_store_ppm: 0, unsupported_ppm: 0, ..swarm };
         let config = SimConfig { seed, log_len_max: 1_000, faults, ..SimConfig::exact() };
-        let (device, _, stream) = device(config)?;
+        let (device, _, stream) = device(&config)?;
         let mut points = Vec::new();
         for length in [3, 1, 4, 1, 5, 9, 2, 6] {
             stream.launch(Nanos::from_micros(length))?;
@@ -319,7 +322,7 @@ fn turning_once_or_in_many_steps_gives_the_same() -> Result<(), Error> {
 
 #[test]
 fn a_word_passes_on_when_its_stream_is_gone_and_every_store_has_landed() -> Result<(), Error> {
-    let (device, host, stream) = device(SimConfig { slots_max: 1, ..SimConfig::exact() })?;
+    let (device, host, stream) = device(&SimConfig { slots_max: 1, ..SimConfig::exact() })?;
     stream.launch(Nanos::from_micros(1))?;
     let mut point = stream.point();
     point.arm()?;
@@ -333,14 +336,15 @@ fn a_word_passes_on_when_its_stream_is_gone_and_every_store_has_landed() -> Resu
     assert_eq!(device.slots(), SlotUse { owned: 0, free: 1, quarantined: 0 });
     let mut next = device.stream()?.point();
     next.arm()?;
-    assert_eq!(next.descriptor().map(|word| word.seq()), Some(Seq::new(2)), "the sequence goes on");
+    assert_eq!(next.descriptor().map(MemoryDescriptor::seq), Some(Seq::new(2)), "the sequence goes on");
     Ok(())
 }
 
 #[test]
 fn numbers_run_over_the_end_of_their_range() -> Result<(), Error> {
     for first_word in [u64::from(u32::MAX) - 2, u64::MAX - 2] {
-        let (_, host, stream) = device(SimConfig { first_word: Seq::new(first_word), ..SimConfig::exact() })?;
+        let (_, host, stream) =
+            device(&SimConfig { first_word: Seq::new(first_word), ..SimConfig::exact() })?;
         for _ in 0..6 {
             stream.launch(Nanos::from_micros(1))?;
             let mut point = stream.point();

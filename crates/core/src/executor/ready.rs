@@ -190,23 +190,45 @@ mod tests {
 #[cfg(loom)]
 mod loom_tests {
     use super::*;
+    use loom::sync::{Condvar, Mutex};
     use loom::thread;
 
-    /// A bell that an idle thread waits on.
-    struct Bell(AtomicBool);
+    /// A bell that an idle thread waits on. (A lock, for loom lets a read-modify-write pass over a store for good.)
+    struct Bell {
+        rung: Mutex<bool>,
+        ring: Condvar,
+    }
+
+    impl Bell {
+        fn wait(&self) {
+            let mut rung = self.rung.lock().unwrap();
+            while !*rung {
+                rung = self.ring.wait(rung).unwrap();
+            }
+            *rung = false;
+        }
+    }
 
     impl Wake for Bell {
         fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::SeqCst);
+            *self.rung.lock().unwrap() = true;
+            self.ring.notify_one();
         }
+    }
+
+    /// All interleavings with up to this many preemptions; a lost wake takes one or two.
+    fn model(check: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(check);
     }
 
     /// Whatever the interleaving, the executor gets every task: a wake that it slept through would leave it asleep for good,
     /// which loom reports.
     #[test]
     fn loom_a_wake_is_never_slept_through() {
-        loom::model(|| {
-            let bell = Arc::new(Bell(AtomicBool::new(false)));
+        model(|| {
+            let bell = Arc::new(Bell { rung: Mutex::new(false), ring: Condvar::new() });
             let ready = Arc::new(Ready::new(65, Waker::from(Arc::clone(&bell))));
             let wakers = [0, 64].map(|task| {
                 let ready = Arc::clone(&ready);
@@ -218,15 +240,13 @@ mod loom_tests {
                 match cursor.next(&ready) {
                     Some(task) => tasks.push(task),
                     None => {
-                        ready.sleep(|| {
-                            while !bell.0.swap(false, Ordering::SeqCst) {
-                                thread::yield_now();
-                            }
-                        });
+                        ready.sleep(|| bell.wait());
                     }
                 }
             }
-            wakers.map(|waker| waker.join().unwrap());
+            for waker in wakers {
+                waker.join().unwrap();
+            }
             tasks.sort_unstable();
             assert_eq!(tasks, [0, 64]);
             assert!(cursor.next(&ready).is_none(), "a wake was doubled");
@@ -236,7 +256,7 @@ mod loom_tests {
     /// Two wakes of one leaf: the second finds the first's bit and adds its own without touching the levels above.
     #[test]
     fn loom_two_wakes_of_one_leaf_both_arrive() {
-        loom::model(|| {
+        model(|| {
             let ready = Arc::new(Ready::new(2, Waker::noop().clone()));
             let wakers = [0, 1].map(|task| {
                 let ready = Arc::clone(&ready);
@@ -244,7 +264,9 @@ mod loom_tests {
             });
             let mut cursor = Cursor::default();
             let mut seen = usize::from(cursor.next(&ready).is_some());
-            wakers.map(|waker| waker.join().unwrap());
+            for waker in wakers {
+                waker.join().unwrap();
+            }
             seen += core::iter::from_fn(|| cursor.next(&ready)).count();
             assert_eq!(seen, 2);
         });

@@ -22,6 +22,7 @@ mod tests;
 
 use alloc::format;
 use core::fmt;
+use core::num::NonZeroU16;
 use core::str::FromStr;
 
 use crate::error::Error;
@@ -67,20 +68,30 @@ pub const WINDOW_MAX: u16 = 256;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitPlan {
-    mode: Mode,
+    stored: Stored,
     predict: Option<Predict>,
     trust: bool,
 }
 
+/// A [`Mode`] in whole microseconds: a plan goes into every report, so it is kept small.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Stored {
+    Block,
+    Poll,
+    Flag { park_us: u32, backstop_us: u32 },
+}
+
+const _: () = assert!(size_of::<WaitPlan>() <= 32, "a plan is copied into every report");
+
 impl WaitPlan {
     /// `block`: the driver's own blocking wait.
     pub const fn block() -> Self {
-        Self::plain(Mode::Block)
+        Self::plain(Stored::Block)
     }
 
     /// `poll`: ask the driver until it says done.
     pub const fn poll() -> Self {
-        Self::plain(Mode::Poll)
+        Self::plain(Stored::Poll)
     }
 
     /// `flag:park_us=..,backstop_us=..`: park on the completion word; see [`Mode::Flag`] for what the two times are.
@@ -116,7 +127,13 @@ impl WaitPlan {
 
     /// What it watches.
     pub const fn mode(&self) -> Mode {
-        self.mode
+        match self.stored {
+            Stored::Block => Mode::Block,
+            Stored::Poll => Mode::Poll,
+            Stored::Flag { park_us, backstop_us } => {
+                Mode::Flag { park: us(park_us), backstop: us(backstop_us) }
+            }
+        }
     }
 
     /// How it sleeps first, where it does.
@@ -129,14 +146,18 @@ impl WaitPlan {
         if self.trust { Authority::Word } else { Authority::Driver }
     }
 
-    const fn plain(mode: Mode) -> Self {
-        Self { mode, predict: None, trust: false }
+    const fn plain(stored: Stored) -> Self {
+        Self { stored, predict: None, trust: false }
     }
 
     /// A plan is one that can be written.
     fn checked(self) -> Result<Self, Error> {
         format!("{self}").parse()
     }
+}
+
+const fn us(us: u32) -> Nanos {
+    Nanos::from_micros(us as u64)
 }
 
 impl FromStr for WaitPlan {
@@ -156,11 +177,11 @@ impl FromStr for WaitPlan {
 impl fmt::Display for WaitPlan {
     /// As [`FromStr`] reads it, with the fields in the order of the documentation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.mode {
-            Mode::Block => f.write_str("block")?,
-            Mode::Poll => f.write_str("poll")?,
-            Mode::Flag { park, backstop } => {
-                write!(f, "flag:park_us={},backstop_us={}", park.as_micros(), backstop.as_micros())?;
+        match self.stored {
+            Stored::Block => f.write_str("block")?,
+            Stored::Poll => f.write_str("poll")?,
+            Stored::Flag { park_us, backstop_us } => {
+                write!(f, "flag:park_us={park_us},backstop_us={backstop_us}")?;
             }
         }
         if let Some(predict) = self.predict {
@@ -215,10 +236,10 @@ pub enum Authority {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Predict {
-    margin: Nanos,
-    min_sleep: Nanos,
-    max_sleep: Nanos,
-    window: u16,
+    margin_us: u32,
+    min_sleep_us: u32,
+    max_sleep_us: u32,
+    window: NonZeroU16,
 }
 
 impl Predict {
@@ -239,24 +260,24 @@ impl Predict {
     /// `margin_us`: how long before the predicted end the sleep ends. Covers the host's late wake-ups; all of it is
     /// watched through. Whole microseconds, 0 to [`MARGIN_US_MAX`].
     pub const fn margin(&self) -> Nanos {
-        self.margin
+        us(self.margin_us)
     }
 
     /// `min_sleep_us`: a shorter sleep is not worth it and is watched through instead. Whole microseconds, 1 to
     /// [`SLEEP_US_MAX`].
     pub const fn min_sleep(&self) -> Nanos {
-        self.min_sleep
+        us(self.min_sleep_us)
     }
 
     /// `max_sleep_us`: no sleep is longer, whatever was predicted. Whole microseconds, from `min_sleep_us` to
     /// [`SLEEP_US_MAX`].
     pub const fn max_sleep(&self) -> Nanos {
-        self.max_sleep
+        us(self.max_sleep_us)
     }
 
     /// `window`: of how many of the point's last residuals the prediction is made. 1 to [`WINDOW_MAX`].
     pub const fn window(&self) -> u16 {
-        self.window
+        self.window.get()
     }
 }
 
@@ -266,10 +287,7 @@ impl fmt::Display for Predict {
         write!(
             f,
             "predict:margin_us={},min_sleep_us={},max_sleep_us={},window={}",
-            self.margin.as_micros(),
-            self.min_sleep.as_micros(),
-            self.max_sleep.as_micros(),
-            self.window
+            self.margin_us, self.min_sleep_us, self.max_sleep_us, self.window
         )
     }
 }

@@ -5,11 +5,13 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
+use core::num::NonZeroU16;
 
-use super::{BACKSTOP_US_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, SLEEP_US_MAX, WINDOW_MAX, WaitPlan};
+use super::{
+    BACKSTOP_US_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, SLEEP_US_MAX, Stored, WINDOW_MAX, WaitPlan,
+};
 use crate::error::{Error, ErrorCode};
 use crate::lex::{Fault, NumberFault, Shown, did_you_mean, number};
-use crate::time::Nanos;
 
 const MODES: [&str; 3] = ["block", "poll", "flag"];
 const MODES_HELP: &str = "A plan is `block`, `poll` or `flag:park_us=50,backstop_us=1000`";
@@ -55,8 +57,9 @@ struct Value {
 }
 
 impl Value {
-    fn time(self) -> Nanos {
-        Nanos::from_micros(self.number)
+    /// In microseconds. The ranges of all times fit.
+    fn us(self) -> u32 {
+        u32::try_from(self.number).unwrap_or(u32::MAX)
     }
 }
 
@@ -171,7 +174,7 @@ pub(super) fn plan(cursor: &mut Cursor<'_>) -> Result<WaitPlan, Fault> {
 fn suffix(cursor: &mut Cursor<'_>, at: usize, plan: &mut WaitPlan) -> Result<(), Fault> {
     let refuse = |message: &str| Err(Fault::new(at, message));
     let (name_at, name) = cursor.name();
-    match (name, plan.mode) {
+    match (name, plan.mode()) {
         ("predict", Mode::Block) => {
             refuse("`block` takes no `+predict`: it sleeps in the driver; use `poll` or `flag` with it")
         }
@@ -214,7 +217,7 @@ fn flag(cursor: &mut Cursor<'_>) -> Result<WaitPlan, Fault> {
         );
         return Err(Fault::new(backstop.at, message));
     }
-    Ok(WaitPlan::plain(Mode::Flag { park: park.time(), backstop: backstop.time() }))
+    Ok(WaitPlan::plain(Stored::Flag { park_us: park.us(), backstop_us: backstop.us() }))
 }
 
 fn predict(cursor: &mut Cursor<'_>) -> Result<Predict, Fault> {
@@ -227,11 +230,11 @@ fn predict(cursor: &mut Cursor<'_>) -> Result<Predict, Fault> {
         return Err(Fault::new(min_sleep.at, message));
     }
     Ok(Predict {
-        margin: margin.time(),
-        min_sleep: min_sleep.time(),
-        max_sleep: max_sleep.time(),
-        // In range as the part says, so it never saturates.
-        window: u16::try_from(window.number).unwrap_or(WINDOW_MAX),
+        margin_us: margin.us(),
+        min_sleep_us: min_sleep.us(),
+        max_sleep_us: max_sleep.us(),
+        // In range as the part says, so it is neither cut nor zero.
+        window: u16::try_from(window.number).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX),
     })
 }
 

@@ -135,10 +135,15 @@ pub struct Wait {
     authority: Authority,
     state: State,
     word: bool,
-    cancellable: bool,
     done_unseen: u8,
+    /// The longest park, and the time between two queries while the word is watched. Zero but for a `flag` plan.
+    park: Nanos,
+    ask_every: Nanos,
     prediction: Option<Nanos>,
-    deadline: Option<Instant>,
+    /// [`Instant::MAX`] for none.
+    deadline: Instant,
+    /// The longest action; [`Nanos::MAX`] without a token to look at.
+    look_every: Nanos,
     started: Instant,
     /// When the predicted sleep ends.
     wake: Instant,
@@ -173,16 +178,23 @@ enum State {
 
 impl Wait {
     /// A wait as the plan says, without prediction, deadline or token. Under the plan's own authority.
+    #[inline]
     pub fn new(plan: &WaitPlan) -> Self {
+        let (park, ask_every) = match plan.mode() {
+            Mode::Flag { park, backstop } => (park, backstop),
+            Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::ZERO),
+        };
         Self {
             plan: *plan,
             authority: plan.authority(),
             state: State::Asking,
             word: false,
-            cancellable: false,
             done_unseen: 0,
+            park,
+            ask_every,
             prediction: None,
-            deadline: None,
+            deadline: Instant::MAX,
+            look_every: Nanos::MAX,
             started: Instant::ORIGIN,
             wake: Instant::ORIGIN,
             backstop: Instant::MAX,
@@ -193,28 +205,32 @@ impl Wait {
     }
 
     /// The plan it follows.
+    #[inline]
     pub const fn plan(&self) -> &WaitPlan {
         &self.plan
     }
 
     /// With the residual to expect, from a [`PointTable`](crate::PointTable). Used only by a plan with `+predict`.
     #[must_use]
+    #[inline]
     pub fn predicted(mut self, residual: Option<Nanos>) -> Self {
         self.prediction = residual;
         self
     }
 
-    /// With a moment at which it ends, done or not.
+    /// With a moment at which it ends, done or not. `None` and [`Instant::MAX`] are none: then it ends with the clock.
     #[must_use]
+    #[inline]
     pub fn deadline(mut self, at: Option<Instant>) -> Self {
-        self.deadline = at;
+        self.deadline = at.unwrap_or(Instant::MAX);
         self
     }
 
     /// With a token that its driver looks at between actions: no action then lasts over [`CANCEL_NS_MAX`].
     #[must_use]
+    #[inline]
     pub fn cancellable(mut self, yes: bool) -> Self {
-        self.cancellable = yes;
+        self.look_every = if yes { Nanos::from_nanos(CANCEL_NS_MAX) } else { Nanos::MAX };
         self
     }
 
@@ -222,7 +238,7 @@ impl Wait {
     /// `flag` plan; with another the plan's own authority stays.
     #[must_use]
     pub fn kernel_point(mut self) -> Self {
-        if matches!(self.plan.mode(), Mode::Flag { .. }) {
+        if self.flag() {
             self.authority = Authority::Kernel;
         }
         self
@@ -235,13 +251,13 @@ impl Wait {
         self.pending = now;
         let action = match (self.plan.mode(), self.authority) {
             (Mode::Block, _) => self.block(now),
-            (Mode::Flag { .. }, Authority::Word) => self.go(State::Arming, Action::Arm),
-            (Mode::Flag { backstop, .. }, Authority::Kernel) => {
+            (_, Authority::Word) => self.go(State::Arming, Action::Arm),
+            (_, Authority::Kernel) => {
                 self.word = true;
-                self.backstop = now + backstop;
+                self.backstop = now + self.ask_every;
                 self.sleep_or_watch(now)
             }
-            (Mode::Flag { .. } | Mode::Poll, _) => self.ask(State::Asking),
+            (_, Authority::Driver) => self.ask(State::Asking),
         };
         (self, action)
     }
@@ -275,7 +291,7 @@ impl Wait {
     /// The driver has answered, and its answer does not end the wait well.
     fn answered(&mut self, now: Instant, state: State, status: Status) -> Action {
         match status {
-            Status::Done => self.done_unseen = self.done_unseen.saturating_add(1),
+            Status::Done => self.done_unseen += u8::from(self.trusted()),
             Status::Pending => {
                 self.done_unseen = 0;
                 self.pending = now;
@@ -292,7 +308,7 @@ impl Wait {
             };
         }
         match state {
-            State::Asking if self.plan.mode() != Mode::Poll => self.go(State::Arming, Action::Arm),
+            State::Asking if self.flag() => self.go(State::Arming, Action::Arm),
             State::Asking => self.sleep_or_watch(now),
             State::Confirming if self.confirming(now) => self.ask(State::Confirming),
             State::Confirming => self.doubt(now),
@@ -372,7 +388,12 @@ impl Wait {
     }
 
     fn overdue(&self, now: Instant) -> bool {
-        self.deadline.is_some_and(|deadline| now >= deadline)
+        now >= self.deadline
+    }
+
+    /// Whether the plan watches a word. (No `flag` parks for no time.)
+    fn flag(&self) -> bool {
+        self.park > Nanos::ZERO
     }
 
     fn confirming(&self, now: Instant) -> bool {
@@ -421,14 +442,14 @@ impl Wait {
 
     /// Waits for the word, or for the next query where there is none.
     fn watch(&mut self, now: Instant) -> Action {
-        let Mode::Flag { park, .. } = self.plan.mode() else {
+        if !self.flag() {
             return self.ask(State::Polling);
-        };
+        }
         if !self.word {
-            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + park)));
+            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + self.park)));
         }
         self.report.parks += 1;
-        let until = self.bounded(now, (now + park).min(self.backstop));
+        let until = self.bounded(now, (now + self.park).min(self.backstop));
         self.go(State::Watching, Action::Park { until })
     }
 
@@ -441,11 +462,7 @@ impl Wait {
     }
 
     fn block(&mut self, now: Instant) -> Action {
-        let until = if self.cancellable || self.deadline.is_some() {
-            Some(self.bounded(now, Instant::MAX))
-        } else {
-            None
-        };
+        let until = Some(self.bounded(now, Instant::MAX)).filter(|until| *until < Instant::MAX);
         self.go(State::Blocking, Action::Block { until })
     }
 
@@ -455,15 +472,12 @@ impl Wait {
     }
 
     fn set_backstop(&mut self, now: Instant) {
-        if let Mode::Flag { backstop, .. } = self.plan.mode() {
-            self.backstop = now + backstop;
-        }
+        self.backstop = now + self.ask_every;
     }
 
     /// `until`, but not past the deadline, and not past the next look at the token.
     fn bounded(&self, now: Instant, until: Instant) -> Instant {
-        let until = self.deadline.map_or(until, |deadline| until.min(deadline));
-        if self.cancellable { until.min(now + Nanos::from_nanos(CANCEL_NS_MAX)) } else { until }
+        until.min(self.deadline).min(now + self.look_every)
     }
 
     fn go(&mut self, state: State, action: Action) -> Action {

@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Parser, ValueEnum};
+use wakeline::{Error, ErrorCode, WaitBands};
+
+use crate::Failure;
+
+/// Replay recorded steps of GPU work in real time on a simulated device, and measure what waiting for them costs.
+///
+/// Without arguments: some workloads of a trace that comes with the example, under three plans, in about 20 s. No GPU.
+#[derive(Debug, Parser)]
+#[command(name = "decode_loop")]
+pub(crate) struct Cli {
+    /// Wait under this plan, or these bands of plans by batch rows, beside `poll`; may be given several times
+    ///
+    /// As in `flag:park_us=50,backstop_us=1000+trust` or `poll;rows>=32:block`. Without, `flag` and `flag+predict` are
+    /// measured, with a margin for this machine.
+    #[arg(long = "plan", value_name = "TEXT")]
+    plans: Vec<String>,
+    /// Replay this trace, a CSV file like examples/data/h200-a.csv
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Replay this workload of the trace; may be given several times
+    #[arg(long = "workload", value_name = "NAME")]
+    pub(crate) workloads: Vec<String>,
+    /// Replay at most so many steps of a workload, spread over its length
+    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: u32,
+    /// Replay for about so long in all
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// What the durations are learned by
+    #[arg(long, value_enum, default_value_t = Key::Point)]
+    pub(crate) key: Key,
+    /// A park watches the word for at most so many microseconds, then it naps
+    #[arg(long, value_name = "US", default_value_t = 200)]
+    pub(crate) spin_us: u32,
+    /// A nap between two looks at the word takes so many microseconds
+    #[arg(long, value_name = "US", default_value_t = 50)]
+    pub(crate) nap_us: u32,
+    /// Leave out the last plan with an executor that works while it waits
+    #[arg(long)]
+    pub(crate) no_work: bool,
+    /// Write a record for each workload and plan, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Print no table and no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// What the durations of steps are learned by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Key {
+    /// The readback point
+    Point,
+    /// The readback point and the batch rows
+    Rows,
+}
+
+impl Cli {
+    /// Reads the arguments. Help is printed, and ends the program, by whoever gets [`Failure::Help`].
+    pub(crate) fn read() -> Result<Self, Failure> {
+        Self::try_parse().map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp => Failure::Help(error.to_string()),
+            _ => {
+                // The first line says what is wrong; the others repeat the usage.
+                let text = error.to_string();
+                let line = text.lines().next().unwrap_or_default();
+                let line = line.strip_prefix("error: ").unwrap_or(line);
+                Failure::Usage(format!("{line} (--help lists the arguments)"))
+            }
+        })
+    }
+
+    /// The plans that were asked for.
+    pub(crate) fn plans(&self) -> Result<Vec<WaitBands>, Failure> {
+        let read = |text: &String| text.parse().map_err(|error| Failure::Usage(pointed(text, &error)));
+        self.plans.iter().map(read).collect()
+    }
+}
+
+/// The error of a plan's text, with a caret under the column.
+fn pointed(text: &str, error: &Error) -> String {
+    let mut message = error.to_string();
+    // The text as the error shows it: where that is cut or escaped, its columns are not the text's.
+    if let (ErrorCode::InvalidPlan, [shown, column, _]) = (error.code(), error.args())
+        && shown == text
+        && let Ok(column) = column.parse::<usize>()
+    {
+        // Writing to a string does not fail.
+        let _ = write!(message, "\n  {text}\n  {:>column$}", '^');
+    }
+    message
+}

@@ -1,0 +1,206 @@
+//! What waiting for GPU work costs, on recorded steps and a simulated device: no GPU needed.
+//!
+//! ```text
+//! cargo run --release --example decode_loop
+//! ```
+//!
+//! Each recorded step becomes a work item of the same length on a device that runs in real time, and is waited for under several
+//! plans in turn. `--help` lists the arguments.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cli.rs` | the arguments |
+//! | `steps.rs` | which recorded steps are replayed |
+//! | `plans.rs` | the ways of waiting, and a margin for this machine |
+//! | `replay.rs` | launching a step, waiting for it and measuring the wait: **the part that uses wakeline** |
+//! | `tally.rs` | what the waits of one plan add up to |
+//! | `table.rs` | the output |
+
+#![forbid(unsafe_code)]
+#![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "a program for hosts with std")]
+
+mod cli;
+mod plans;
+mod replay;
+mod steps;
+mod table;
+mod tally;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thiserror::Error;
+use wakeline::sim::SimConfig;
+use wakeline::{PointTable, WaitBands};
+use wakeline_benches::{Apart, Environment, JsonLines, Paired};
+use wakeline_examples::trace::TraceError;
+use wakeline_std::{Oversleep, ParkPolicy, StdClock, TimerSlack};
+
+use cli::Cli;
+use replay::Stage;
+use steps::{STEPS_A_ROUND, Source, Workload};
+use table::Table;
+use tally::Tally;
+
+/// A workload is cut short when the run has taken so many hundredths of the time it was to take.
+const OVERRUN_PERCENT: u32 = 125;
+
+fn main() -> ExitCode {
+    let failure = match run() {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    match failure {
+        // Whoever reads has seen enough.
+        Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Failure::Help(text) => {
+            let _ = io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    // Where even that cannot be written, the exit code tells.
+    let _ = writeln!(io::stderr(), "decode_loop: {failure}");
+    ExitCode::from(failure.code())
+}
+
+/// Why the program ends early.
+#[derive(Debug, Error)]
+enum Failure {
+    /// Help was asked for.
+    #[error("{0}")]
+    Help(String),
+    /// The arguments are wrong.
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The records cannot be written.
+    #[error("{file}: {error}")]
+    Json { file: String, error: io::Error },
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+    /// A wait or the device failed.
+    #[error(transparent)]
+    Wait(#[from] wakeline::Error),
+    /// A wait returned before its work had ended.
+    #[error("a wait returned before its step had ended")]
+    TooEarly,
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Help(_) => 0,
+            Self::Usage(_) | Self::Trace(_) | Self::Json { .. } => 2,
+            Self::Output(_) | Self::Wait(_) | Self::TooEarly => 1,
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let cli = Cli::read()?;
+    let plans = cli.plans()?;
+    let policy =
+        ParkPolicy::new(cli.spin_us, cli.nap_us).map_err(|error| Failure::Usage(error.to_string()))?;
+    let source = Source::new(cli.trace.as_deref());
+    let workloads = steps::load(&source, &cli, plans::count(&cli, &plans))?;
+    let json = cli.json.as_deref().map(|path| {
+        let failed = |error| Failure::Json { file: path.display().to_string(), error };
+        File::create(path).map(JsonLines::new).map_err(failed)
+    });
+    let mut json = json.transpose()?;
+
+    // Timers of this thread end as exactly as the machine can: its default is 50 us late.
+    let slack_before = TimerSlack::of_this_thread();
+    let slack = TimerSlack::set(TimerSlack::LEAST);
+    let clock = StdClock::new();
+    let config = SimConfig::default();
+    let environment = Environment::of_this_thread(config.seed);
+    // A real device needs no processor: the simulated one shall not take the waiting thread's.
+    let (stage, apart) = Apart::from(|| Stage::new(clock, policy, config));
+    let stage = stage?;
+    let oversleep = plans::oversleep(clock)?;
+
+    let mut table = Table::new(io::stdout().lock(), cli.quiet);
+    table.title(&source, &environment)?;
+    table.timers(slack_before, slack.as_ref().err(), &oversleep)?;
+    table.threads(apart.as_ref(), stage.park_warning().as_ref())?;
+    let end = Instant::now() + Duration::from_secs(cli.seconds.into()) * OVERRUN_PERCENT / 100;
+    for workload in &workloads {
+        let run = replay(&stage, workload, &cli, &plans, &oversleep, end)?;
+        table.workload(workload, &run)?;
+        if let (Some(json), Some(path)) = (&mut json, &cli.json) {
+            for (number, tally) in run.tallies.iter().enumerate() {
+                let record = tally.record(workload, &run, number, &source, &environment);
+                json.write(&record)
+                    .map_err(|error| Failure::Json { file: path.display().to_string(), error })?;
+            }
+        }
+    }
+    table.legend()?;
+    stage.close()
+}
+
+/// What replaying a workload gave.
+struct Run {
+    tallies: Vec<Tally>,
+    paired: Paired,
+    margin: plans::Margin,
+    /// By how much the device's thread stored words late.
+    device: wakeline_benches::Tail,
+    /// It took longer than it was to take, and was cut short.
+    cut_short: bool,
+}
+
+/// Waits for the steps of a workload, round by round, in each round under every plan.
+fn replay(
+    stage: &Stage,
+    workload: &Workload,
+    cli: &Cli,
+    plans: &[WaitBands],
+    oversleep: &Oversleep,
+    end: Instant,
+) -> Result<Run, Failure> {
+    let margin = plans::Margin::new(oversleep, workload.shortfall);
+    let arms = plans::arms(cli, plans, margin.total)?;
+    // Each plan learns from its own waits alone.
+    let tables = arms.iter().map(|_| PointTable::new(plans::POINTS_MAX).map(RefCell::new));
+    let tables = tables.collect::<Result<Vec<_>, _>>()?;
+    let mut run = Run {
+        paired: Paired::new(arms.len()),
+        tallies: arms.iter().cloned().map(Tally::new).collect(),
+        margin,
+        device: wakeline_benches::Tail::new(),
+        cut_short: false,
+    };
+    let rounds = workload.steps.chunks(STEPS_A_ROUND);
+    let progress = progress(&workload.name, rounds.len(), cli.quiet);
+    for steps in rounds {
+        if Instant::now() >= end && run.paired.rounds() > 0 {
+            run.cut_short = true;
+            break;
+        }
+        let Run { paired, tallies, device, .. } = &mut run;
+        paired.round(|arm| tallies[arm].round(stage, steps, &tables[arm], device))?;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(run)
+}
+
+/// A bar on the terminal, where there is one. Drawn between rounds only.
+fn progress(workload: &str, rounds: usize, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(rounds as u64).with_message(workload.to_owned());
+    match ProgressStyle::with_template("  {msg:14} [{bar:40}] round {pos} of {len}, {eta} left") {
+        Ok(style) => bar.with_style(style.progress_chars("=> ")),
+        Err(_) => bar,
+    }
+}

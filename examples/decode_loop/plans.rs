@@ -1,0 +1,104 @@
+//! The arms: plans, and how they wait.
+
+use wakeline::{Nanos, Predict, WaitBands, WaitPlan};
+use wakeline_std::{Oversleep, StdClock};
+
+use crate::Failure;
+use crate::cli::Cli;
+
+/// Of how many steps the plan predicts the next.
+pub(crate) const WINDOW: u16 = 8;
+/// Of how many points durations are kept.
+pub(crate) const POINTS_MAX: usize = 1_024;
+
+/// The longest park of the default plans, and how often they ask the driver besides.
+const PARK_US: u64 = 50;
+const BACKSTOP_US: u64 = 1_000;
+/// The shortest and the longest sleep of the default plan.
+const MIN_SLEEP_US: u64 = 200;
+const MAX_SLEEP_US: u64 = 20_000;
+/// The margin is rounded up to this.
+const MARGIN_STEP_US: u64 = 10;
+/// The longest margin by default: watched through, it is 6 % of a step of 5 ms. A machine that wakes later is late now and then.
+const MARGIN_US_MAX: u64 = 300;
+
+/// How long the sleeps are whose lateness the margin covers, and how many are measured: half a second.
+const OVERSLEEP_LENGTH: Nanos = Nanos::from_millis(5);
+const OVERSLEEP_SAMPLES: u32 = 100;
+
+/// How late this machine wakes a thread that slept for about a step.
+pub(crate) fn oversleep(clock: StdClock) -> Result<Oversleep, Failure> {
+    Ok(Oversleep::measure(clock, OVERSLEEP_LENGTH, OVERSLEEP_SAMPLES)?)
+}
+
+/// A way of waiting.
+#[derive(Clone, Debug)]
+pub(crate) struct Arm {
+    pub(crate) name: String,
+    pub(crate) bands: WaitBands,
+    /// On an executor that works meanwhile.
+    pub(crate) works: bool,
+}
+
+/// How many arms there will be.
+pub(crate) fn count(cli: &Cli, plans: &[WaitBands]) -> usize {
+    1 + if plans.is_empty() { 2 } else { plans.len() } + usize::from(!cli.no_work)
+}
+
+/// The arms for a workload: `poll` first, then the plans, then the last of them with work.
+pub(crate) fn arms(cli: &Cli, plans: &[WaitBands], margin: Nanos) -> Result<Vec<Arm>, Failure> {
+    let mut bands = vec![WaitBands::from(WaitPlan::poll())];
+    if plans.is_empty() {
+        let flag = WaitPlan::flag(PARK_US, BACKSTOP_US)?;
+        let predict = Predict::new(margin.as_micros(), MIN_SLEEP_US, MAX_SLEEP_US, WINDOW)?;
+        bands.extend([flag.into(), flag.with_predict(predict)?.into()]);
+    } else {
+        bands.extend_from_slice(plans);
+    }
+    let mut arms: Vec<Arm> = Vec::new();
+    for bands in bands {
+        let short = short_name(&bands);
+        let same = arms.iter().filter(|arm| short_name(&arm.bands) == short).count();
+        let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
+        arms.push(Arm { name, bands, works: false });
+    }
+    if let Some(last) = arms.last().filter(|_| !cli.no_work) {
+        arms.push(Arm { name: format!("{} & work", last.name), works: true, ..last.clone() });
+    }
+    Ok(arms)
+}
+
+/// How long before the predicted end a sleep ends, by default, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Margin {
+    pub(crate) total: Nanos,
+    /// How late this machine wakes at p99.
+    pub(crate) oversleep: Nanos,
+    /// How far below their prediction the steps fall at p99.
+    pub(crate) shortfall: Nanos,
+}
+
+impl Margin {
+    /// What covers this machine's lateness and the steps' own spread, within the limit.
+    pub(crate) fn new(oversleep: &Oversleep, shortfall: Nanos) -> Self {
+        let oversleep = oversleep.quantile(0.99);
+        let us = (oversleep + shortfall).as_nanos().div_ceil(1_000);
+        let total = Nanos::from_micros(us.next_multiple_of(MARGIN_STEP_US).min(MARGIN_US_MAX));
+        Self { total, oversleep, shortfall }
+    }
+
+    /// Whether it is less than it should be.
+    pub(crate) fn is_capped(&self) -> bool {
+        self.total < self.oversleep + self.shortfall
+    }
+}
+
+/// The plan without its numbers.
+fn short_name(bands: &WaitBands) -> String {
+    let text = bands.to_string();
+    if text.contains(';') {
+        return "bands".to_owned();
+    }
+    let parts = text.split('+').map(|part| part.split(':').next().unwrap_or(part));
+    parts.collect::<Vec<_>>().join("+")
+}

@@ -1,0 +1,119 @@
+//! What the waits of one plan add up to.
+
+use std::cell::RefCell;
+
+use serde::Serialize;
+use wakeline::{Nanos, Outcome, PointTable};
+use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
+
+use crate::plans::Arm;
+use crate::replay::Stage;
+use crate::steps::{PointKey, Source, Step, Workload};
+use crate::{Failure, Run};
+
+/// What the waits of one plan add up to.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) arm: Arm,
+    pub(crate) latency: Tail,
+    pub(crate) counts: Counts,
+    usage: Usage,
+}
+
+/// Sums over all waits of a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) waits: u64,
+    pub(crate) late_wakes: u64,
+    pub(crate) parks: u64,
+    pub(crate) queries: u64,
+    pub(crate) sleeps: u64,
+    /// How long the waits took.
+    pub(crate) waited_ns: u64,
+    /// CPU time of the waiting thread meanwhile, without that of other work.
+    pub(crate) cpu_ns: u64,
+    /// CPU time of other work meanwhile.
+    pub(crate) worked_ns: u64,
+}
+
+/// What stands in a record besides what all records have.
+#[derive(Debug, Serialize)]
+pub(crate) struct Detail {
+    trace: String,
+    plan: String,
+    works: bool,
+    steps_recorded: u64,
+    #[serde(flatten)]
+    counts: Counts,
+    latency: Quantiles,
+    /// By how much the device's thread stored words late, over all plans of the workload.
+    device_late: Quantiles,
+    oversleep_p99_ns: u64,
+    cut_short: bool,
+}
+
+impl Tally {
+    pub(crate) fn new(arm: Arm) -> Self {
+        Self { arm, latency: Tail::new(), counts: Counts::default(), usage: Usage::default() }
+    }
+
+    /// Waits for these steps; says what CPU time that took.
+    pub(crate) fn round(
+        &mut self,
+        stage: &Stage,
+        steps: &[Step],
+        table: &RefCell<PointTable<PointKey>>,
+        device: &mut Tail,
+    ) -> Result<u64, Failure> {
+        let Self { arm, latency, counts, usage } = self;
+        let (before, cpu_before) = (Usage::now(), counts.cpu_ns);
+        stage.round(arm, steps, table, |sample| {
+            latency.record(sample.latency.as_nanos());
+            if let Some(late) = sample.store_late {
+                device.record(late.as_nanos());
+            }
+            counts.waits += 1;
+            counts.late_wakes += u64::from(sample.report.outcome() == Some(Outcome::Late));
+            counts.parks += u64::from(sample.report.parks);
+            counts.queries += u64::from(sample.report.queries);
+            counts.sleeps += u64::from(sample.report.sleeps);
+            counts.waited_ns += sample.report.elapsed.as_nanos();
+            counts.cpu_ns += sample.cpu.as_nanos();
+            counts.worked_ns += sample.worked.as_nanos();
+        })?;
+        *usage += Usage::now().since(before);
+        Ok(counts.cpu_ns - cpu_before)
+    }
+
+    /// The record of this plan, which is number `number`.
+    pub(crate) fn record(
+        &self,
+        workload: &Workload,
+        run: &Run,
+        number: usize,
+        source: &Source,
+        environment: &Environment,
+    ) -> Record<Detail> {
+        Record {
+            bench: "decode_loop".to_owned(),
+            case: workload.name.clone(),
+            arm: self.arm.name.clone(),
+            base: run.tallies[0].arm.name.clone(),
+            rounds: run.paired.rounds(),
+            cost_ratio: run.paired.ratio(number, 0),
+            usage: self.usage,
+            detail: Detail {
+                trace: source.name(),
+                plan: self.arm.bands.to_string(),
+                works: self.arm.works,
+                steps_recorded: workload.recorded,
+                counts: self.counts,
+                latency: self.latency.quantiles(),
+                device_late: run.device.quantiles(),
+                oversleep_p99_ns: Nanos::as_nanos(run.margin.oversleep),
+                cut_short: run.cut_short,
+            },
+            environment: environment.clone(),
+        }
+    }
+}
