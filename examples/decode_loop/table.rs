@@ -58,7 +58,9 @@ impl<W: Write> Table<W> {
         let Environment { cpu, cpus, os, kernel, .. } = environment;
         self.line(format_args!("machine    {cpu}, {cpus} CPUs, {os} {kernel}"))?;
         if !environment.release {
-            self.line(format_args!("           built without optimisation: run with --release for true figures"))?;
+            self.line(format_args!(
+                "           built without optimisation: run with --release for true figures"
+            ))?;
         }
         Ok(())
     }
@@ -92,7 +94,9 @@ impl<W: Write> Table<W> {
                 "threads    the waiting one on CPU {}, the simulated device's on the others",
                 apart.cpu()
             ))?,
-            None => self.line(format_args!("threads    the simulated device's may get in the way of the waiting one"))?,
+            None => self.line(format_args!(
+                "threads    the simulated device's may get in the way of the waiting one"
+            ))?,
         }
         match no_hardware {
             Some(warning) => self.line(format_args!("parking    {warning}")),
@@ -111,8 +115,10 @@ impl<W: Write> Table<W> {
             us(Nanos::from_nanos(residual.p99_ns))
         ))?;
         let header = |part: fn(&(&str, &str, usize)) -> String| COLUMNS.iter().map(part).collect::<String>();
-        let (top, bottom) =
-            (header(|(top, _, width)| format!("{top:>width$}")), header(|(_, name, width)| format!("{name:>width$}")));
+        let (top, bottom) = (
+            header(|(top, _, width)| format!("{top:>width$}")),
+            header(|(_, name, width)| format!("{name:>width$}")),
+        );
         self.line(format_args!("  {:name_width$}{top}", ""))?;
         self.line(format_args!("  {:name_width$}{bottom}", "plan"))?;
         for (number, tally) in run.tallies.iter().enumerate() {

@@ -31,6 +31,7 @@ fn park_if_there_is_one() -> Option<Wake> {
 fn case_44_the_instructions_are_behind_the_probe_and_nowhere_else() {
     // Without a rate there is no capability, so nothing is executed even where the processor could.
     assert_eq!(park_if_there_is_one(), None);
+    // tidy: allow(env) the path of this very program, which is disassembled
     let program = std::env::current_exe().unwrap();
     let output = Command::new("objdump")
         .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--section=.text"])
