@@ -147,7 +147,9 @@ pub enum Fault {
     #[error("it is empty; write {0}")]
     Empty(&'static str),
     /// A name that cannot be one.
-    #[error("`{value}` is no name; write 1 to {NAME_CHARS_MAX} characters without quotes, white space or controls")]
+    #[error(
+        "`{value}` is no name; write 1 to {NAME_CHARS_MAX} characters without quotes, white space or controls"
+    )]
     NotAName {
         /// What stands there.
         value: Shown,
@@ -474,6 +476,9 @@ mod tests {
     #[test]
     fn foreign_text_is_cut_and_escaped() {
         let message = error(&format!("decode,sample,8,0,1,\u{1b}[31m{},3", "9".repeat(99)));
-        assert!(message.contains("`\\u{1b}[31m9") && message.contains("...`") && message.len() < 200, "{message}");
+        assert!(
+            message.contains("`\\u{1b}[31m9") && message.contains("...`") && message.len() < 200,
+            "{message}"
+        );
     }
 }
