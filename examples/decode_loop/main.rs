@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 use wakeline::sim::SimConfig;
-use wakeline::{PointTable, WaitBands};
+use wakeline::{Nanos, PointTable, WaitBands};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_examples::trace::TraceError;
 use wakeline_std::{Oversleep, ParkPolicy, StdClock, TimerSlack};
@@ -150,7 +150,9 @@ fn run() -> Result<(), Failure> {
 struct Run {
     tallies: Vec<Tally>,
     paired: Paired,
-    margin: plans::Margin,
+    /// Where the plans are the default ones.
+    margin: Option<plans::Margin>,
+    oversleep_p99: Nanos,
     /// By how much the device's thread stored words late.
     device: wakeline_benches::Tail,
     /// It took longer than it was to take, and was cut short.
@@ -174,7 +176,8 @@ fn replay(
     let mut run = Run {
         paired: Paired::new(arms.len()),
         tallies: arms.iter().cloned().map(Tally::new).collect(),
-        margin,
+        margin: plans.is_empty().then_some(margin),
+        oversleep_p99: margin.oversleep,
         device: wakeline_benches::Tail::new(),
         cut_short: false,
     };

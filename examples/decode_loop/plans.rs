@@ -1,10 +1,13 @@
 //! The arms: plans, and how they wait.
 
+use std::fmt;
+
 use wakeline::{Nanos, Predict, WaitBands, WaitPlan};
 use wakeline_std::{Oversleep, StdClock};
 
 use crate::Failure;
 use crate::cli::Cli;
+use crate::table::Us;
 
 /// Of how many steps the plan predicts the next.
 pub(crate) const WINDOW: u16 = 8;
@@ -88,8 +91,18 @@ impl Margin {
     }
 
     /// Whether it is less than it should be.
-    pub(crate) fn is_capped(&self) -> bool {
+    fn is_capped(&self) -> bool {
         self.total < self.oversleep + self.shortfall
+    }
+}
+
+impl fmt::Display for Margin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { total, oversleep, shortfall } = self;
+        let (oversleep, shortfall) = (Us(*oversleep), Us(*shortfall));
+        let most = if self.is_capped() { ", the most" } else { "" };
+        write!(f, "{} us{most}, for {oversleep} us that sleeps end late", total.as_micros())?;
+        write!(f, " and {shortfall} us that steps end early (p99)")
     }
 }
 

@@ -76,15 +76,15 @@ impl<W: Write> Table<W> {
             (before, None) => self.line(format_args!(
                 "timers     slack of the waiting thread set to {} ns, from {} us",
                 TimerSlack::LEAST.as_nanos(),
-                us(before.unwrap_or(Nanos::ZERO))
+                Us(before.unwrap_or(Nanos::ZERO))
             ))?,
         }
         self.line(format_args!(
             "           a sleep of {} ms ends late by {} us (p50), {} us (p90), {} us (p99)",
             oversleep.length().as_micros() / 1_000,
-            us(oversleep.quantile(0.5)),
-            us(oversleep.quantile(0.9)),
-            us(oversleep.quantile(0.99))
+            Us(oversleep.quantile(0.5)),
+            Us(oversleep.quantile(0.9)),
+            Us(oversleep.quantile(0.99))
         ))
     }
 
@@ -109,11 +109,15 @@ impl<W: Write> Table<W> {
         let Workload { name, recorded, residual, .. } = workload;
         let waited = run.tallies.first().map_or(0, |tally| tally.counts.waits);
         let of = if waited == *recorded { "all".to_owned() } else { format!("{waited} of {recorded}") };
+        let cut_short = if run.cut_short { ", cut short" } else { "" };
         self.line(format_args!(
-            "\n{name}: {of} steps; a wait takes {} us (p50), {} us (p99)",
-            us(Nanos::from_nanos(residual.p50_ns)),
-            us(Nanos::from_nanos(residual.p99_ns))
+            "\n{name}: {of} steps{cut_short}; a wait takes {} us (p50), {} us (p99)",
+            Us(Nanos::from_nanos(residual.p50_ns)),
+            Us(Nanos::from_nanos(residual.p99_ns))
         ))?;
+        if let Some(margin) = &run.margin {
+            self.line(format_args!("  margin of flag+predict: {margin}"))?;
+        }
         let header = |part: fn(&(&str, &str, usize)) -> String| COLUMNS.iter().map(part).collect::<String>();
         let (top, bottom) = (
             header(|(top, _, width)| format!("{top:>width$}")),
@@ -148,9 +152,9 @@ fn cells(tally: &Tally, ratio: Option<Interval>, base: bool) -> [String; COLUMNS
     );
     [
         ratio,
-        us(Nanos::from_nanos(latency.p50_ns)),
-        us(Nanos::from_nanos(latency.p99_ns)),
-        us(Nanos::from_nanos(latency.max_ns)),
+        Us(Nanos::from_nanos(latency.p50_ns)).to_string(),
+        Us(Nanos::from_nanos(latency.p99_ns)).to_string(),
+        Us(Nanos::from_nanos(latency.max_ns)).to_string(),
         counts.late_wakes.to_string(),
         format!("{:.1}", counts.parks as f64 / waits),
         format!("{:.1}", counts.queries as f64 / waits),
@@ -163,7 +167,15 @@ fn cells(tally: &Tally, ratio: Option<Interval>, base: bool) -> [String; COLUMNS
 }
 
 /// Microseconds, with a decimal below a hundred.
-fn us(length: Nanos) -> String {
-    let tenths = (length.as_nanos() + 50) / 100;
-    if tenths < 1_000 { format!("{}.{}", tenths / 10, tenths % 10) } else { ((tenths + 5) / 10).to_string() }
+pub(crate) struct Us(pub(crate) Nanos);
+
+impl fmt::Display for Us {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.0.as_nanos() + 50) / 100;
+        if tenths < 1_000 {
+            write!(f, "{}.{}", tenths / 10, tenths % 10)
+        } else {
+            write!(f, "{}", (tenths + 5) / 10)
+        }
+    }
 }

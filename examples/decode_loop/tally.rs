@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use serde::Serialize;
-use wakeline::{Nanos, Outcome, PointTable};
+use wakeline::{Outcome, PointTable};
 use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
 
 use crate::plans::Arm;
@@ -49,6 +49,8 @@ pub(crate) struct Detail {
     /// By how much the device's thread stored words late, over all plans of the workload.
     device_late: Quantiles,
     oversleep_p99_ns: u64,
+    /// `None` where the plans were given, and their margins in them.
+    margin_ns: Option<u64>,
     cut_short: bool,
 }
 
@@ -110,7 +112,8 @@ impl Tally {
                 counts: self.counts,
                 latency: self.latency.quantiles(),
                 device_late: run.device.quantiles(),
-                oversleep_p99_ns: Nanos::as_nanos(run.margin.oversleep),
+                oversleep_p99_ns: run.oversleep_p99.as_nanos(),
+                margin_ns: run.margin.map(|margin| margin.total.as_nanos()),
                 cut_short: run.cut_short,
             },
             environment: environment.clone(),
