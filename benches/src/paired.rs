@@ -50,8 +50,8 @@ impl Paired {
     }
 
     /// How many rounds were run to their end.
-    pub const fn rounds(&self) -> usize {
-        if self.arms == 0 { 0 } else { self.costs.len() / self.arms }
+    pub fn rounds(&self) -> usize {
+        self.costs.len().checked_div(self.arms).unwrap_or(0)
     }
 
     /// What `arm` cost in each round.
