@@ -145,11 +145,11 @@ fn wake_to_poll(n: u64) -> Result<(), Error> {
 }
 
 /// As many points as a program with several readback points has; each wait is of another than the last.
-const POINTS: u32 = 16;
+const POINTS: u64 = 16;
 
 fn table_observe_predict(n: u64) -> Result<(), Error> {
     let plan: WaitPlan = PLAN.parse()?;
-    let mut table = PointTable::new(POINTS as usize)?;
+    let mut table = PointTable::new(16)?;
     let mut expected = None;
     for key in 0..POINTS {
         table.record(key, &plan, Nanos::from_micros(1_000));
@@ -157,7 +157,7 @@ fn table_observe_predict(n: u64) -> Result<(), Error> {
     for i in 0..n {
         black_box(i);
         // Goes round the points, with residuals that rise and fall.
-        let (key, residual) = (i as u32 % POINTS, Nanos::from_nanos(i ^ (i << 3)));
+        let (key, residual) = (i % POINTS, Nanos::from_nanos(i ^ (i << 3)));
         expected = expected.max(table.predict(black_box(&key), &plan));
         table.record(key, &plan, residual);
     }
