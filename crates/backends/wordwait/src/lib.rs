@@ -40,6 +40,8 @@ use ticks::TickRate;
 /// How long a park looks at several lines before it comes back, microseconds: hardware watches one.
 pub const NO_LINE_US_MAX: u64 = 20;
 
+const NOT_ALLOWED: &str = "what the processor has was not allowed";
+
 /// Parks on a completion line in hardware; the capability to do so.
 ///
 /// ```text
@@ -132,9 +134,8 @@ impl<C: Clock> WordWait<C> {
     ) -> Result<Self, Error> {
         let none = |why: &str| Error::new(ErrorCode::ParkFallback, [&why, &"the host's own park"]);
         let detected = arch::Detected::ask();
-        let hardware = arch::Hardware::choose(&detected, allowed).ok_or_else(|| {
-            none(if detected.features().is_empty() { arch::WHY_NOT } else { "not allowed" })
-        })?;
+        let hardware = arch::Hardware::choose(&detected, allowed)
+            .ok_or_else(|| none(if detected.features().is_empty() { arch::WHY_NOT } else { NOT_ALLOWED }))?;
         let rate = TickRate::new(arch::rate(tsc_rate))
             .ok_or_else(|| none("the rate of the processor's counter is not constant or not known"))?;
         Ok(Self { clock, hardware, rate })

@@ -145,12 +145,12 @@ fn case_52_a_long_wait_drops_out_of_user_mode_after_a_bounded_time() {
     let hard = || soft().with_word_wait(Ok(Hardware));
     let line = CompletionLine::new();
     let until = |start: Instant| start + ms(100);
-    // A spin takes 100 % whatever else the machine does, naps of 1 ms a few.
+    // A spin takes 100 % whatever else the machine does, naps of 0.2 ms a twentieth, and a fourth on an emulator.
     let bounded = |name: &str, wait: &dyn Fn()| {
         once_in_a_while(|| {
             let percent = busy_percent(wait);
             println!("{name}: {percent} % busy");
-            if percent <= 20 { Ok(()) } else { Err(format!("{name} was {percent} % busy")) }
+            if percent <= 50 { Ok(()) } else { Err(format!("{name} was {percent} % busy")) }
         });
     };
     bounded("one long park", &|| {
@@ -159,8 +159,8 @@ fn case_52_a_long_wait_drops_out_of_user_mode_after_a_bounded_time() {
     bounded("a watch of many parks", &|| {
         let (park, until) = (soft(), until(clock.now()));
         while clock.now() < until {
-            // As a plan with a `park_us` of 50 does.
-            park.park(Some(&line), until.min(clock.now() + Nanos::from_micros(50)), || false);
+            // As a plan with a `park_us` of 200 does.
+            park.park(Some(&line), until.min(clock.now() + Nanos::from_micros(200)), || false);
         }
     });
     bounded("a park in hardware", &|| {
@@ -169,7 +169,7 @@ fn case_52_a_long_wait_drops_out_of_user_mode_after_a_bounded_time() {
     bounded("a watch of many parks in hardware", &|| {
         let (park, until) = (hard(), until(clock.now()));
         while clock.now() < until {
-            park.park(Some(&line), until.min(clock.now() + Nanos::from_micros(50)), || false);
+            park.park(Some(&line), until.min(clock.now() + Nanos::from_micros(200)), || false);
         }
     });
 }
@@ -248,7 +248,9 @@ fn waits_whose_time_has_passed_end_at_once_and_without_sleeping() {
             assert_eq!(park.park(None, until, || true), Wake::Reached);
         }
     }
-    assert_eq!(thread_switches().unwrap().voluntary, before);
+    // A sleep each would be 9,000; a page that had to be fetched is a few.
+    let switches = thread_switches().unwrap().voluntary - before;
+    assert!(switches < 100, "{switches} sleeps");
 }
 
 #[test]

@@ -65,15 +65,17 @@ fn per_2_32_ns(hz: u64) -> u64 {
     u64::try_from((u128::from(hz) << 32) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
-/// From `CTR_EL0.ERG`: the logarithm of the number of 4-byte words; 0 says nothing, and then it may be up to
-/// 2 KiB.
+/// From `CTR_EL0.ERG`: the logarithm of the number of 4-byte words; 0 says nothing, and then it may be as narrow as
+/// four words.
+#[cfg(any(target_os = "linux", target_os = "android", test))]
 fn granule_bytes(cache_type: u64) -> u32 {
     match cache_type >> 20 & 0xF {
-        0 => 2_048,
+        0 => 16,
         log2_words => 4 << log2_words,
     }
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn cache_type() -> u64 {
     let value;
     // SAFETY: Linux lets user mode read the register, or reads it for it.
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn granules_and_rates_are_what_the_registers_mean() {
-        for (erg, bytes) in [(0, 2_048), (3, 32), (4, 64), (9, 2_048)] {
+        for (erg, bytes) in [(0, 16), (3, 32), (4, 64), (9, 2_048)] {
             assert_eq!(granule_bytes(erg << 20 | 0xF_FFFF), bytes);
         }
         assert_eq!(per_2_32_ns(1_000_000_000), 1 << 32);
