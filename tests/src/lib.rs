@@ -7,7 +7,7 @@
 //! | `bin/soak.rs` | runs many seeds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
 //! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
-//! | `TABLE.md` | which test keeps which promise |
+//! | `tests/TABLE.md` | which test keeps which promise |
 
 pub mod probe;
 pub mod waits;

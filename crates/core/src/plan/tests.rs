@@ -1,3 +1,5 @@
+//! Plans and bands as text: what is read, what is refused and how, and that nothing panics.
+
 use super::*;
 use crate::error::ErrorCode;
 use alloc::string::{String, ToString};

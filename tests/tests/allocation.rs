@@ -1,0 +1,99 @@
+//! The hot path allocates nothing, counted.
+
+use std::alloc::System;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use wakeline_core::{
+    CompletionLine, Executor, Inline, Instant, ManualClock, MemoryDescriptor, Nanos, PointTable, Reactor,
+    Seq, Slot, Timer, Wait, WaitPlan, drive, drive_at, run_inline,
+};
+use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// One test, for the counter is the whole process's.
+#[test]
+fn the_hot_path_allocates_nothing() {
+    let plan: WaitPlan =
+        "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8"
+            .parse()
+            .unwrap();
+    let device = SimDevice::new(VirtualTime::new(), SimConfig::default()).unwrap();
+    let host = VirtualHost::new(&device);
+    let inline = Inline::new(&host, &host, &host);
+    let stream = device.stream().unwrap();
+    let table = RefCell::new(PointTable::new(4).unwrap());
+    let one = || {
+        stream.launch(Nanos::from_micros(500)).unwrap();
+        let wait = Wait::new(&plan);
+        run_inline(drive_at(&table, 7_u32, wait, &mut stream.point(), &inline, None)).unwrap().unwrap()
+    };
+    for _ in 0..100 {
+        one();
+    }
+    count("a whole inline wait, the simulated device included", || {
+        for _ in 0..1_000 {
+            one();
+        }
+    });
+
+    let line = Arc::new(CompletionLine::new());
+    let point = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));
+    count("a descriptor and its check", || {
+        let clone = point.clone();
+        assert!(!clone.reached());
+    });
+
+    let clock = ManualClock::new();
+    let reactor = Reactor::<_, Arc<CompletionLine>>::new(&clock);
+    let turns = async |n: u32| {
+        for _ in 0..n {
+            reactor.yield_now().await;
+        }
+    };
+    let mut executor = Executor::new(&reactor, &host, &host, 64).unwrap();
+    for _ in 0..64 {
+        executor.spawn(turns(1_000)).unwrap();
+    }
+    count("wakes and polls of 64 tasks", || {
+        executor.run(|_, ()| ()).unwrap();
+    });
+
+    let reactor = Reactor::new(&host);
+    let waits = async |n: u32| {
+        let stream = device.stream().unwrap();
+        for _ in 0..n {
+            stream.launch(Nanos::from_micros(100)).unwrap();
+            let report = drive(Wait::new(&plan), &mut stream.point(), &reactor, None).await.unwrap();
+            assert!(report.elapsed > Nanos::ZERO);
+        }
+    };
+    let mut executor = Executor::new(&reactor, &host, &host, 8).unwrap();
+    // The first round grows the registrations to their use.
+    for n in [10, 200] {
+        for _ in 0..8 {
+            executor.spawn(waits(n)).unwrap();
+        }
+        if n == 10 {
+            executor.run(|_, ()| ()).unwrap();
+            continue;
+        }
+        let region = Region::new(ALLOCATOR);
+        executor.run(|_, ()| ()).unwrap();
+        let allocations = region.change().allocations;
+        // Eight streams are made, each a handful of allocations; 1,600 waits add none.
+        assert!(allocations < 80, "{allocations} allocations for 1,600 waits of 8 tasks");
+    }
+    assert_eq!(reactor.registered(), 0);
+    let _ = Instant::ORIGIN;
+}
+
+fn count(what: &str, run: impl FnOnce()) {
+    let region = Region::new(ALLOCATOR);
+    run();
+    let change = region.change();
+    assert_eq!(change.allocations + change.reallocations, 0, "{what}: {change:?}");
+}

@@ -1,0 +1,27 @@
+//! Simulated programs of waits from seeds, as many as fit into a test; `cargo xtask soak` runs more.
+
+use wakeline_tests::waits::{self, Summary};
+
+#[test]
+fn no_wait_of_ten_thousand_programs_is_lost_or_late() {
+    let mut summary = Summary::default();
+    for seed in 0..10_000 {
+        match waits::run(seed) {
+            Ok(one) => summary += one,
+            Err(broken) => panic!("seed {seed}: {broken}"),
+        }
+    }
+    let Summary { waits, done, failed, dropped } = summary;
+    assert_eq!(waits, done + failed + dropped);
+    assert!(
+        done > 50_000 && failed > 10_000 && dropped > 1_000,
+        "the draw has become one-sided: {summary:?}"
+    );
+}
+
+#[test]
+fn a_seed_gives_the_same_run_every_time() {
+    for seed in 0..200 {
+        assert_eq!(waits::run(seed), waits::run(seed), "seed {seed}");
+    }
+}
