@@ -36,10 +36,12 @@ const TEXTS: usize = 32;
 const PLAN: &str =
     "flag:park_us=50,backstop_us=1000+predict:margin_us=150,min_sleep_us=200,max_sleep_us=20000,window=8";
 
+type Stream = SimStream<RealTime<StdClock, fn(Nanos)>>;
+
 /// What a task does.
 enum Role {
     /// Launches and awaits step after step of this stream.
-    Stream(usize, SimStream<RealTime<StdClock, fn(Nanos)>>),
+    Stream(usize, Stream),
     /// Tokenises texts as they come in.
     Tokenizer,
 }
@@ -65,11 +67,7 @@ impl Shared {
         }
     }
 
-    async fn stream(
-        &self,
-        number: usize,
-        stream: &SimStream<RealTime<StdClock, fn(Nanos)>>,
-    ) -> Result<(), Error> {
+    async fn stream(&self, number: usize, stream: &Stream) -> Result<(), Error> {
         let mut steps = 0;
         while self.reactor.now() < self.end {
             // Real steps vary; these by up to 140 us.
@@ -139,6 +137,7 @@ fn run() -> Result<String, Error> {
     Ok(report(&shared, &stats, took))
 }
 
+#[allow(clippy::cast_precision_loss, reason = "shares of two seconds, for people to read")]
 fn report(shared: &Shared, stats: &RunStats, took: Nanos) -> String {
     let share = |ns: u64| format!("{:5.1} %", 100.0 * ns as f64 / took.as_nanos().max(1) as f64);
     let us = |ns: u64| format!("{:8.1}", ns as f64 / 1e3);

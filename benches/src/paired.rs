@@ -51,7 +51,10 @@ impl Paired {
 
     /// How many rounds were run to their end.
     pub const fn rounds(&self) -> usize {
-        if self.arms == 0 { 0 } else { self.costs.len() / self.arms }
+        match self.costs.len().checked_div(self.arms) {
+            Some(rounds) => rounds,
+            None => 0,
+        }
     }
 
     /// What `arm` cost in each round.

@@ -52,7 +52,8 @@ fn cpu() -> Nanos {
 }
 
 impl Stage {
-    pub(crate) fn new(clock: StdClock, policy: ParkPolicy, config: SimConfig) -> Result<Self, Failure> {
+    pub(crate) fn new(clock: StdClock, policy: ParkPolicy, seed: u64) -> Result<Self, Failure> {
+        let config = SimConfig { seed, ..SimConfig::default() };
         let device = SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), config)?;
         let stream = device.stream()?;
         let thread = DeviceThread::spawn(clock, device)?;
