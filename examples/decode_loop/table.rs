@@ -1,6 +1,8 @@
 //! The output: plain text, aligned, as wide as a terminal of 110 columns.
 
-use std::fmt;
+#![allow(clippy::cast_precision_loss, reason = "shares and means, for people to read")]
+
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use wakeline::{Error, Nanos};
@@ -127,9 +129,12 @@ impl<W: Write> Table<W> {
         self.line(format_args!("  {:name_width$}{bottom}", "plan"))?;
         for (number, tally) in run.tallies.iter().enumerate() {
             let cells = cells(tally, run.paired.ratio(number, 0), number == 0);
-            let cells: String =
-                cells.iter().zip(COLUMNS).map(|(cell, (_, _, width))| format!("{cell:>width$}")).collect();
-            self.line(format_args!("  {:name_width$}{cells}", tally.arm.name))?;
+            let mut line = String::new();
+            for (cell, (_, _, width)) in cells.iter().zip(COLUMNS) {
+                // Writing to a string does not fail.
+                let _ = write!(line, "{cell:>width$}");
+            }
+            self.line(format_args!("  {:name_width$}{line}", tally.arm.name))?;
         }
         Ok(())
     }
