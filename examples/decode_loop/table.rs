@@ -120,6 +120,12 @@ impl<W: Write> Table<W> {
         if let Some(margin) = &run.margin {
             self.line(format_args!("  margin of flag+predict: {margin}"))?;
         }
+        let device = run.device.quantiles();
+        self.line(format_args!(
+            "  the simulated device itself stored late by {} us (p50), {} us (p99)",
+            Us(Nanos::from_nanos(device.p50_ns)),
+            Us(Nanos::from_nanos(device.p99_ns))
+        ))?;
         let header = |part: fn(&(&str, &str, usize)) -> String| COLUMNS.iter().map(part).collect::<String>();
         let (top, bottom) = (
             header(|(top, _, width)| format!("{top:>width$}")),

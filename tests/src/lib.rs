@@ -11,3 +11,8 @@
 
 pub mod probe;
 pub mod waits;
+
+/// The README's programs are tests as well.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

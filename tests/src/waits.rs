@@ -65,6 +65,10 @@ const WAITS_MAX: u32 = 6;
 struct Draw(Pcg32);
 
 impl Draw {
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.0.next_u32() as usize % all.len()]
+    }
+
     fn below(&mut self, bound: u32) -> u32 {
         // The bias of a remainder does not matter here.
         self.0.next_u32() % bound
@@ -76,7 +80,7 @@ impl Draw {
 
     /// A length of work: often tiny, sometimes long.
     fn length(&mut self) -> Nanos {
-        let scale = [20_000, 500_000, 6_000_000][self.below(3) as usize];
+        let scale = self.one_of(&[20_000, 500_000, 6_000_000]);
         Nanos::from_nanos(u64::from(self.below(scale)))
     }
 }
@@ -87,7 +91,7 @@ struct Program<'h, 'p> {
     config: SimConfig,
     probe: &'p Probe<'h>,
     token: Option<CancelToken>,
-    table: RefCell<PointTable<u32>>,
+    table: RefCell<PointTable<usize>>,
     summary: Cell<Summary>,
 }
 
@@ -132,8 +136,7 @@ pub fn run(seed: u64) -> Result<Summary, String> {
         let mut waits = Vec::new();
         for _ in 0..=draw.below(WAITS_MAX) {
             // A block keeps the whole executor waiting, so it is drawn for inline runs alone.
-            let first = usize::from(!inline);
-            let plan = PLANS[first + draw.below((PLANS.len() - first) as u32) as usize];
+            let plan = draw.one_of(if inline { &PLANS } else { &PLANS[1..] });
             waits.push(Drawn {
                 plan: plan.parse().map_err(text)?,
                 length: draw.length(),
@@ -154,13 +157,13 @@ pub fn run(seed: u64) -> Result<Summary, String> {
     if inline {
         let inline = Inline::new(&probe, &probe, &probe);
         for (key, (stream, waits)) in streams.iter().enumerate() {
-            run_inline(program.waits(&inline, key as u32, stream, waits)).map_err(text)??;
+            run_inline(program.waits(&inline, key, stream, waits)).map_err(text)??;
         }
     } else {
         let reactor = Reactor::new(&probe);
         let mut executor = Executor::new(&reactor, &probe, &probe, streams.len()).map_err(text)?;
         for (key, (stream, waits)) in streams.iter().enumerate() {
-            executor.spawn(program.waits(&reactor, key as u32, stream, waits)).map_err(text)?;
+            executor.spawn(program.waits(&reactor, key, stream, waits)).map_err(text)?;
         }
         let mut broken = None;
         executor.run(|_, result| broken = broken.take().or(result.err())).map_err(text)?;
@@ -176,7 +179,7 @@ pub fn run(seed: u64) -> Result<Summary, String> {
 
 impl<'h, 'p> Program<'h, 'p> {
     /// The waits of one stream, one after the other.
-    async fn waits<H>(&self, host: &H, key: u32, stream: &SimStream, waits: &[Drawn]) -> Result<(), String>
+    async fn waits<H>(&self, host: &H, key: usize, stream: &SimStream, waits: &[Drawn]) -> Result<(), String>
     where
         H: Clock + Timer + Watch<Probed<'p, 'h>>,
     {
@@ -196,7 +199,7 @@ impl<'h, 'p> Program<'h, 'p> {
         Ok(())
     }
 
-    async fn wait<H>(&self, host: &H, key: u32, stream: &SimStream, drawn: &Drawn) -> Result<(), String>
+    async fn wait<H>(&self, host: &H, key: usize, stream: &SimStream, drawn: &Drawn) -> Result<(), String>
     where
         H: Clock + Timer + Watch<Probed<'p, 'h>>,
     {
@@ -235,7 +238,7 @@ impl<'h, 'p> Program<'h, 'p> {
             deadline,
             injected: self.probe.injected() - injected,
             truth: witness.truth(),
-            word: port.descriptor().map(|word| word.reached()),
+            word: port.descriptor().map(wakeline_core::MemoryDescriptor::reached),
         };
         match result {
             None => Ok(()),

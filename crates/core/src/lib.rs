@@ -32,6 +32,7 @@
 //! ```
 
 #![no_std]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;

@@ -150,7 +150,7 @@ struct Window {
     /// Numbered residuals; as long as the next power of two, so that a mask finds places.
     ring: Box<[(u32, Nanos)]>,
     /// How many it is of.
-    window: u16,
+    len_max: u16,
     /// Where it begins and ends; the difference is its length, the low bits are places. Both wrap.
     front: u32,
     back: u32,
@@ -161,7 +161,7 @@ struct Window {
 impl Window {
     #[inline]
     fn push(&mut self, window: u16, residual: Nanos) {
-        if self.window != window {
+        if self.len_max != window {
             self.resize(window);
         }
         if self.front != self.back && !self.within(window, self.at(self.front).0.wrapping_sub(1)) {
@@ -178,7 +178,7 @@ impl Window {
 
     #[inline]
     fn min(&self, window: u16) -> Option<Nanos> {
-        if window >= self.window {
+        if window >= self.len_max {
             return (self.front != self.back).then(|| self.at(self.front).1);
         }
         // A window shorter than the one kept sees only the later residuals.
@@ -213,7 +213,7 @@ impl Window {
         (self.front, self.back) = (0, u32::try_from(ring.len()).unwrap_or(0));
         ring.resize(usize::from(window).next_power_of_two(), (0, Nanos::ZERO));
         self.ring = ring.into_boxed_slice();
-        self.window = window;
+        self.len_max = window;
     }
 }
 

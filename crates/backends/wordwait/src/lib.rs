@@ -15,6 +15,7 @@
 //!
 //! Invariants: `no_std`; no thread, no static, no environment. Unsafe code is in `arch` alone.
 #![no_std]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 
 #[cfg(test)]
 extern crate alloc;
