@@ -24,7 +24,17 @@ impl Place {
     }
 }
 
-/// How the words of a device are used.
+/// How the words of a device are used. Words are made by the line, so eight at a time.
+///
+/// ```
+/// use wakeline_sim::{SimConfig, SimDevice, SlotUse, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let stream = device.stream()?;
+/// assert_eq!(device.slots(), SlotUse { owned: 1, free: 7, quarantined: 0 });
+/// drop(stream); // no store of it is under way
+/// assert_eq!(device.slots(), SlotUse { owned: 0, free: 8, quarantined: 0 });
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SlotUse {
     /// Words that a stream owns.
