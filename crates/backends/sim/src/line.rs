@@ -198,6 +198,22 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_a_swapped_store_has_raised_waits_for_the_other_one_and_is_freed_once() {
+        let mut lines = Lines::new(1, Seq::ZERO);
+        let (place, _, last) = lines.take().unwrap();
+        let (first, second) = (last.next(), last.next().next());
+        lines.armed(place, first);
+        lines.armed(place, second);
+        lines.release(place);
+        assert_eq!(lines.land(place, second), Landing::Stored);
+        lines.settled(place);
+        assert_eq!(lines.slot_use(), SlotUse { owned: 0, free: 0, quarantined: 1 });
+        assert_eq!(lines.land(place, first), Landing::Overtaken);
+        lines.settled(place);
+        assert_eq!(lines.slot_use(), SlotUse { owned: 0, free: 1, quarantined: 0 });
+    }
+
+    #[test]
     fn a_word_whose_last_store_was_lost_stays_in_quarantine() {
         let mut lines = Lines::new(8, Seq::ZERO);
         let (place, _, last) = lines.take().unwrap();
