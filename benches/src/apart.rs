@@ -113,7 +113,8 @@ mod sys {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use rustix::thread::{CpuSet, sched_getaffinity};

@@ -50,8 +50,11 @@ impl Paired {
     }
 
     /// How many rounds were run to their end.
-    pub fn rounds(&self) -> usize {
-        self.costs.len().checked_div(self.arms).unwrap_or(0)
+    pub const fn rounds(&self) -> usize {
+        match self.costs.len().checked_div(self.arms) {
+            Some(rounds) => rounds,
+            None => 0,
+        }
     }
 
     /// What `arm` cost in each round.

@@ -156,7 +156,9 @@ mod tests {
 
     fn record(arm: &str) -> Record<Detail> {
         let mut tail = Tail::new();
-        [1, 5, 70].into_iter().for_each(|ns| tail.record(ns));
+        for ns in [1, 5, 70] {
+            tail.record(ns);
+        }
         Record {
             bench: "test".to_owned(),
             case: "a \"case\"\nof two lines".to_owned(),
@@ -175,8 +177,10 @@ mod tests {
         let records = [record("flag"), record("block")];
         let mut bytes = Vec::new();
         let mut lines = JsonLines::new(&mut bytes);
-        records.iter().for_each(|record| lines.write(record).unwrap());
-        assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 2, "one line a record");
+        for record in &records {
+            lines.write(record).unwrap();
+        }
+        assert_eq!(bytes.split_inclusive(|byte| *byte == b'\n').count(), 2, "one line a record");
         assert_eq!(read_json_lines::<Record<Detail>>(&bytes[..]).unwrap(), records);
     }
 

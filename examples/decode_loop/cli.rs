@@ -66,15 +66,15 @@ pub(crate) enum Key {
 impl Cli {
     /// Reads the arguments. Help is printed, and ends the program, by whoever gets [`Failure::Help`].
     pub(crate) fn read() -> Result<Self, Failure> {
-        Self::try_parse().map_err(|error| match error.kind() {
-            ErrorKind::DisplayHelp => Failure::Help(error.to_string()),
-            _ => {
-                // The first line says what is wrong; the others repeat the usage.
-                let text = error.to_string();
-                let line = text.lines().next().unwrap_or_default();
-                let line = line.strip_prefix("error: ").unwrap_or(line);
-                Failure::Usage(format!("{line} (--help lists the arguments)"))
+        Self::try_parse().map_err(|error| {
+            let text = error.to_string();
+            if error.kind() == ErrorKind::DisplayHelp {
+                return Failure::Help(text);
             }
+            // The first line says what is wrong; the others repeat the usage.
+            let line = text.lines().next().unwrap_or_default();
+            let line = line.strip_prefix("error: ").unwrap_or(line);
+            Failure::Usage(format!("{line} (--help lists the arguments)"))
         })
     }
 

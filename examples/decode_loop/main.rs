@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
-use wakeline::sim::SimConfig;
 use wakeline::{Nanos, PointTable, WaitBands};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_examples::trace::TraceError;
@@ -48,6 +47,9 @@ use tally::Tally;
 
 /// A workload is cut short when the run has taken so many hundredths of the time it was to take.
 const OVERRUN_PERCENT: u32 = 125;
+
+/// What the simulated device's random draws come from.
+const SEED: u64 = 0;
 
 fn main() -> ExitCode {
     let failure = match run() {
@@ -119,10 +121,9 @@ fn run() -> Result<(), Failure> {
     let slack_before = TimerSlack::of_this_thread();
     let slack = TimerSlack::set(TimerSlack::LEAST);
     let clock = StdClock::new();
-    let config = SimConfig::default();
-    let environment = Environment::of_this_thread(config.seed);
+    let environment = Environment::of_this_thread(SEED);
     // A real device needs no processor: the simulated one shall not take the waiting thread's.
-    let (stage, apart) = Apart::from(|| Stage::new(clock, policy, config));
+    let (stage, apart) = Apart::from(|| Stage::new(clock, policy, SEED));
     let stage = stage?;
     let oversleep = plans::oversleep(clock)?;
 

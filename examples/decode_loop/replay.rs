@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 
 use wakeline::sim::{RealTime, SimConfig, SimDevice, SimStream};
+use wakeline::wordwait::WordWait;
 use wakeline::{
     Clock, Executor, Inline, Nanos, PointTable, Reactor, Report, Timer, Wait, drive_at, run_inline,
 };
 use wakeline_examples::tokens::{TEXT, Tokenizer};
 use wakeline_std::usage::thread_cpu_time;
-use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdIdle, StdPark};
+use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdIdle, StdPark, TscRate};
 
 use crate::Failure;
 use crate::plans::Arm;
@@ -26,6 +27,8 @@ pub(crate) struct Stage {
     thread: DeviceThread<SimDevice<Time>>,
     idle: StdIdle,
     policy: ParkPolicy,
+    /// The park in hardware, or why there is none.
+    word_wait: Result<WordWait<StdClock>, wakeline::Error>,
     tokenizer: Tokenizer<'static>,
 }
 
@@ -43,6 +46,10 @@ pub(crate) struct Sample {
     pub(crate) store_late: Option<Nanos>,
 }
 
+/// How long the device's thread watches the clock before something is due: its sleeps must not make the device late, for a real one
+/// is not. The table tells how late it was all the same.
+const DEVICE_SPIN_US: u32 = 1_000;
+
 fn sleep(length: Nanos) {
     std::thread::sleep(std::time::Duration::from_nanos(length.as_nanos()));
 }
@@ -52,16 +59,24 @@ fn cpu() -> Nanos {
 }
 
 impl Stage {
-    pub(crate) fn new(clock: StdClock, policy: ParkPolicy, config: SimConfig) -> Result<Self, Failure> {
+    pub(crate) fn new(clock: StdClock, policy: ParkPolicy, seed: u64) -> Result<Self, Failure> {
+        let config = SimConfig { seed, ..SimConfig::default() };
         let device = SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), config)?;
         let stream = device.stream()?;
-        let thread = DeviceThread::spawn(clock, device)?;
-        Ok(Self { clock, stream, thread, idle: StdIdle::new(clock), policy, tokenizer: Tokenizer::of(TEXT) })
+        let thread = DeviceThread::spawn_spinning(clock, device, DEVICE_SPIN_US)?;
+        let tsc_rate = || TscRate::measure(clock, TscRate::LENGTH).map(TscRate::ticks_per_2_32_ns);
+        let word_wait = WordWait::probe(clock, tsc_rate);
+        let (idle, tokenizer) = (StdIdle::new(clock), Tokenizer::of(TEXT));
+        Ok(Self { clock, stream, thread, idle, policy, word_wait, tokenizer })
     }
 
     /// Why there is no park in hardware.
     pub(crate) fn park_warning(&self) -> Option<wakeline::Error> {
-        StdPark::new(&self.idle, self.policy).warning().cloned()
+        self.park().warning().cloned()
+    }
+
+    fn park(&self) -> StdPark<&StdIdle, WordWait<StdClock>> {
+        StdPark::new(&self.idle, self.policy).with_word_wait(self.word_wait.clone())
     }
 
     /// Ends the device's thread, and tells of its panic.
@@ -89,7 +104,7 @@ impl Stage {
         table: &RefCell<PointTable<PointKey>>,
         mut each: impl FnMut(Sample),
     ) -> Result<(), Failure> {
-        let host = Inline::new(self.clock, &self.idle, StdPark::new(&self.idle, self.policy));
+        let host = Inline::new(self.clock, &self.idle, self.park());
         for step in steps {
             each(run_inline(self.wait(arm, step, table, &host, &Cell::new(Nanos::ZERO)))??);
         }
@@ -105,7 +120,7 @@ impl Stage {
         each: impl FnMut(Sample),
     ) -> Result<(), Failure> {
         let reactor = Reactor::new(self.clock);
-        let park = StdPark::new(&self.idle, self.policy);
+        let park = self.park();
         let worked = Cell::new(Nanos::ZERO);
         let over = Cell::new(false);
         let each = RefCell::new(each);

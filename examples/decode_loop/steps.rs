@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use wakeline::{Nanos, PointTable, Predict, WaitPlan};
 use wakeline_benches::{Quantiles, Tail};
+use wakeline_examples::stretches;
 use wakeline_examples::trace::{Row, TraceError, TraceReader};
 
 use crate::Failure;
@@ -20,7 +21,7 @@ use crate::plans::{POINTS_MAX, WINDOW};
 pub(crate) const STEPS_A_ROUND: usize = 8;
 
 /// Where only some steps are replayed: how many in a row. Four windows, so that predictions are as good as in the whole.
-const STRETCH: u64 = 32;
+const STRETCH: u64 = 4 * WINDOW as u64;
 
 /// The most workloads that a trace may have.
 const WORKLOADS_MAX: usize = 64;
@@ -239,7 +240,7 @@ impl Picked {
     fn picks(&mut self) -> bool {
         let index = self.next;
         self.next += 1;
-        picks(index, self.of, self.count)
+        stretches::picks(index, self.of, self.count, STRETCH)
     }
 
     fn point(&mut self, name: &str) -> usize {
@@ -249,33 +250,5 @@ impl Picked {
         let number = self.points.len();
         self.points.insert(name.to_owned(), number);
         number
-    }
-}
-
-/// Whether row `index` of `of` is among the `count` that are picked: `of` is cut into equal sections, and the beginning of each
-/// picked.
-fn picks(index: u64, of: u64, count: u64) -> bool {
-    if count >= of {
-        return true;
-    }
-    let sections = (count / STRETCH).max(1);
-    let section = u128::from(index) * u128::from(sections) / u128::from(of);
-    let start = (section * u128::from(of)).div_ceil(sections.into());
-    u128::from(index) - start < u128::from(count / sections)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_picked_is_spread_in_stretches() {
-        for (of, count) in [(2_400, 600), (400, 33), (100, 7), (7, 7), (5, 9), (1_126, 1_000)] {
-            let picked: Vec<u64> = (0..of).filter(|index| picks(*index, of, count)).collect();
-            let number = picked.len() as u64;
-            assert!(number <= count && number + count / STRETCH >= count.min(of), "{of} {count}: {number}");
-            let breaks = picked.windows(2).filter(|pair| pair[1] != pair[0] + 1).count() as u64;
-            assert!(breaks < (count / STRETCH).max(1), "{of} {count}: {breaks} breaks");
-        }
     }
 }

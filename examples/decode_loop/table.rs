@@ -1,6 +1,8 @@
 //! The output: plain text, aligned, as wide as a terminal of 110 columns.
 
-use std::fmt;
+#![allow(clippy::cast_precision_loss, reason = "shares and means, for people to read")]
+
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use wakeline::{Error, Nanos};
@@ -118,6 +120,12 @@ impl<W: Write> Table<W> {
         if let Some(margin) = &run.margin {
             self.line(format_args!("  margin of flag+predict: {margin}"))?;
         }
+        let device = run.device.quantiles();
+        self.line(format_args!(
+            "  the simulated device itself stored late by {} us (p50), {} us (p99)",
+            Us(Nanos::from_nanos(device.p50_ns)),
+            Us(Nanos::from_nanos(device.p99_ns))
+        ))?;
         let header = |part: fn(&(&str, &str, usize)) -> String| COLUMNS.iter().map(part).collect::<String>();
         let (top, bottom) = (
             header(|(top, _, width)| format!("{top:>width$}")),
@@ -127,9 +135,12 @@ impl<W: Write> Table<W> {
         self.line(format_args!("  {:name_width$}{bottom}", "plan"))?;
         for (number, tally) in run.tallies.iter().enumerate() {
             let cells = cells(tally, run.paired.ratio(number, 0), number == 0);
-            let cells: String =
-                cells.iter().zip(COLUMNS).map(|(cell, (_, _, width))| format!("{cell:>width$}")).collect();
-            self.line(format_args!("  {:name_width$}{cells}", tally.arm.name))?;
+            let mut line = String::new();
+            for (cell, (_, _, width)) in cells.iter().zip(COLUMNS) {
+                // Writing to a string does not fail.
+                let _ = write!(line, "{cell:>width$}");
+            }
+            self.line(format_args!("  {:name_width$}{line}", tally.arm.name))?;
         }
         Ok(())
     }

@@ -76,8 +76,8 @@ impl Tally {
             }
             counts.waits += 1;
             counts.late_wakes += u64::from(sample.report.outcome() == Some(Outcome::Late));
-            counts.parks += u64::from(sample.report.parks);
-            counts.queries += u64::from(sample.report.queries);
+            counts.parks += sample.report.parks;
+            counts.queries += sample.report.queries;
             counts.sleeps += u64::from(sample.report.sleeps);
             counts.waited_ns += sample.report.elapsed.as_nanos();
             counts.cpu_ns += sample.cpu.as_nanos();

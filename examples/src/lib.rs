@@ -3,10 +3,12 @@
 //! | module | what |
 //! |---|---|
 //! | [`trace`] | reads recorded steps of GPU work, a row at a time |
+//! | [`stretches`] | picks rows in stretches that are spread evenly |
 //! | [`tokens`] | a tokeniser: real work for a host to do while it waits |
 
 #![forbid(unsafe_code)]
 #![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "programs for hosts with std")]
 
+pub mod stretches;
 pub mod tokens;
 pub mod trace;

@@ -68,3 +68,31 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         Some(word)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_into_the_longest_pieces_known() {
+        let tokenizer = Tokenizer::of("rabbit sister");
+        // A vocabulary has the beginnings of its words; a word without any goes by letters.
+        for (text, tokens) in
+            [("", 0), (" \n", 0), ("rabbit", 1), ("rabbis", 2), ("rabbitsister", 2), ("xyz", 3), ("r s!", 3)]
+        {
+            assert_eq!(tokenizer.count(text), tokens, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_text_is_cut_within_a_character() {
+        let tokenizer = Tokenizer::of("größenwahnsinnig äöüäöüäöüäöü");
+        assert_eq!(tokenizer.count("größe ßß 日本語"), 1 + 2 + 3);
+        assert_eq!(tokenizer.count("äöüäöü"), 1);
+    }
+
+    #[test]
+    fn the_text_has_something_to_do() {
+        assert!(Tokenizer::of(TEXT).count(TEXT) > 300);
+    }
+}

@@ -1,5 +1,7 @@
 //! The hot path allocates nothing, counted.
 
+#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+
 use std::alloc::System;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //!
 //! The parts that a single crate answers for have their tests beside its code; `tests/TABLE.md` names all.
 
+#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+
 use wakeline_core::{
     CancelToken, Clock, CompletionPort, Error, ErrorCode, Inline, Nanos, Outcome, Park, Report, Seq, Wait,
     WaitPlan, Wake, drive, run_inline,

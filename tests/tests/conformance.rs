@@ -2,6 +2,8 @@
 //!
 //! A backend and a host that are new get a test here and must pass the script as it stands.
 
+#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+
 use std::sync::Arc;
 
 use wakeline_core::{

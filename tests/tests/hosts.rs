@@ -1,5 +1,7 @@
 //! What the hosts refuse, and how they say so.
 
+#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+
 use std::sync::Arc;
 
 use wakeline_core::{

@@ -1,5 +1,7 @@
 //! Simulated programs of waits from seeds, as many as fit into a test; `cargo xtask soak` runs more.
 
+#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+
 use wakeline_tests::waits::{self, Summary};
 
 #[test]

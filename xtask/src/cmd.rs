@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,16 @@ impl Cmd {
         println!("  $ {self}");
         let status = self.command().stdin(Stdio::null()).status().with_context(|| self.cannot_start())?;
         self.check(status)
+    }
+
+    /// Runs it with our own output and without naming it there; its exit code is for us to pass on.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn run_for_code(&self) -> Result<ExitCode> {
+        let status = self.command().stdin(Stdio::null()).status().with_context(|| self.cannot_start())?;
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
+        Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
     }
 
     /// Runs it with our own output, and ends it when it is not done after `limit`.

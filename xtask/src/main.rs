@@ -12,6 +12,7 @@
 mod ci;
 mod cmd;
 mod deps;
+mod doctor;
 mod instructions;
 mod loom;
 mod missing;
@@ -49,6 +50,8 @@ enum Task {
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
     Instructions(AllowMissing),
+    /// Tell what this machine can do for a wait, and what to do about the rest
+    Doctor(doctor::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +63,7 @@ struct AllowMissing {
 
 fn main() -> ExitCode {
     match run(Cli::parse().task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<()> {
+fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Ci(args) => ci::run(&args),
         Task::Tidy => tidy::run(),
@@ -77,5 +80,7 @@ fn run(task: Task) -> Result<()> {
         Task::Targets(args) => missing::settle(targets::run(), args.allow_missing).map(drop),
         Task::Soak(args) => soak::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
+        Task::Doctor(args) => return doctor::run(args),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

@@ -3,9 +3,9 @@
 //! `cargo xtask instructions` runs each under callgrind with two N and holds the difference against `limits.toml`. Times
 //! mean nothing here.
 
-use std::hint::black_box;
+use core::hint::black_box;
+use core::task::Waker;
 use std::process::ExitCode;
-use std::task::Waker;
 
 use wakeline_core::{
     Action, CompletionLine, Error, Executor, Idle, Instant, ManualClock, MemoryDescriptor, Nanos,
@@ -145,19 +145,19 @@ fn wake_to_poll(n: u64) -> Result<(), Error> {
 }
 
 /// As many points as a program with several readback points has; each wait is of another than the last.
-const POINTS: u64 = 16;
+const POINTS: usize = 16;
 
 fn table_observe_predict(n: u64) -> Result<(), Error> {
     let plan: WaitPlan = PLAN.parse()?;
-    let mut table = PointTable::new(16)?;
+    let mut table = PointTable::new(POINTS)?;
     let mut expected = None;
-    for key in 0..POINTS {
+    for key in 0..POINTS as u64 {
         table.record(key, &plan, Nanos::from_micros(1_000));
     }
     for i in 0..n {
         black_box(i);
         // Goes round the points, with residuals that rise and fall.
-        let (key, residual) = (i % POINTS, Nanos::from_nanos(i ^ (i << 3)));
+        let (key, residual) = (i % POINTS as u64, Nanos::from_nanos(i ^ (i << 3)));
         expected = expected.max(table.predict(black_box(&key), &plan));
         table.record(key, &plan, residual);
     }

@@ -6,6 +6,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `sim` | `wakeline::sim`: the simulated device |
+//! | `wordwait` | `wakeline::wordwait`: parking on a completion line in hardware |
 //!
 //! Features only add: any of them may be on together.
 //!
@@ -25,3 +26,5 @@ pub use settings::Settings;
 pub use wakeline_core::*;
 #[cfg(feature = "sim")]
 pub use wakeline_sim as sim;
+#[cfg(feature = "wordwait")]
+pub use wakeline_wordwait as wordwait;

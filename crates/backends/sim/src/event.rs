@@ -5,6 +5,21 @@ use wakeline_core::{Instant, Seq};
 use crate::table::Key;
 
 /// What really happened to a point, whatever its word and the driver say.
+///
+/// ```
+/// use wakeline_core::{CompletionPort, Instant, Nanos, Seq};
+/// use wakeline_sim::{SimConfig, SimDevice, Truth, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig { store_latency_ns: 40, ..SimConfig::exact() })?;
+/// let stream = device.stream()?;
+/// stream.launch(Nanos::from_nanos(100))?;
+/// let mut point = stream.point();
+/// point.arm()?;
+/// point.block(None)?;
+/// let Truth { ended_at, armed, landed_at, blocks, .. } = point.witness().truth();
+/// assert_eq!((ended_at, armed, blocks), (Some(Instant::from_nanos(100)), Some(Seq::new(1)), 1));
+/// assert_eq!(landed_at, None); // the store is under way
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Truth {
     /// When the point's work ended.

@@ -24,7 +24,17 @@ impl Place {
     }
 }
 
-/// How the words of a device are used.
+/// How the words of a device are used. Words are made by the line, so eight at a time.
+///
+/// ```
+/// use wakeline_sim::{SimConfig, SimDevice, SlotUse, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let stream = device.stream()?;
+/// assert_eq!(device.slots(), SlotUse { owned: 1, free: 7, quarantined: 0 });
+/// drop(stream); // no store of it is under way
+/// assert_eq!(device.slots(), SlotUse { owned: 0, free: 8, quarantined: 0 });
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SlotUse {
     /// Words that a stream owns.
@@ -185,6 +195,22 @@ mod tests {
         let (again, _, last) = lines.take().unwrap();
         assert_eq!((again, last), (place, second));
         assert_eq!(words.load(place.slot()), second);
+    }
+
+    #[test]
+    fn a_word_that_a_swapped_store_has_raised_waits_for_the_other_one_and_is_freed_once() {
+        let mut lines = Lines::new(1, Seq::ZERO);
+        let (place, _, last) = lines.take().unwrap();
+        let (first, second) = (last.next(), last.next().next());
+        lines.armed(place, first);
+        lines.armed(place, second);
+        lines.release(place);
+        assert_eq!(lines.land(place, second), Landing::Stored);
+        lines.settled(place);
+        assert_eq!(lines.slot_use(), SlotUse { owned: 0, free: 0, quarantined: 1 });
+        assert_eq!(lines.land(place, first), Landing::Overtaken);
+        lines.settled(place);
+        assert_eq!(lines.slot_use(), SlotUse { owned: 0, free: 1, quarantined: 0 });
     }
 
     #[test]

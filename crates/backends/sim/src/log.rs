@@ -6,6 +6,16 @@ use alloc::vec::Vec;
 use wakeline_core::{Instant, Seq, Status};
 
 /// One thing that happened.
+///
+/// ```
+/// use wakeline_core::{Instant, Nanos};
+/// use wakeline_sim::{LogEntry, LogEvent, SimConfig, SimDevice, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig { log_len_max: 10, ..SimConfig::exact() })?;
+/// device.stream()?.launch(Nanos::ZERO)?;
+/// let entry = |event| LogEntry { at: Instant::ORIGIN, stream: 0, event };
+/// assert_eq!(device.log(), [entry(LogEvent::Launched), entry(LogEvent::Ended)]);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogEntry {
     /// When, on the device's own time.
@@ -16,7 +26,7 @@ pub struct LogEntry {
     pub event: LogEvent,
 }
 
-/// What can happen.
+/// What can happen; see [`LogEntry`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LogEvent {
@@ -41,6 +51,15 @@ pub enum LogEvent {
 }
 
 /// How often what happened on a device, since it was made.
+///
+/// ```
+/// use wakeline_core::CompletionPort;
+/// use wakeline_sim::{Counts, SimConfig, SimDevice, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::exact())?;
+/// device.stream()?.point().query()?;
+/// assert_eq!(device.counts(), Counts { queries: 1, calls: 2, ..Counts::default() }); // making a stream is a call
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Launches that were enqueued.

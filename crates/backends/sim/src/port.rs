@@ -120,6 +120,8 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
             })?;
             if status == Status::Done {
                 device.charge(device.config().block_ns);
+                let now = device.now();
+                device.with(|state| state.turn(now));
                 return Ok(Status::Done);
             }
             if now == Instant::MAX && until.is_none() {

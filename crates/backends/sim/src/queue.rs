@@ -222,3 +222,38 @@ impl Queue {
         self.running = false;
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::line::Lines;
+    use crate::table::Table;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn points_are_told_in_order_and_forgotten_ones_leave_nothing_behind() {
+        let (place, ..) = Lines::new(1, Seq::ZERO).take().unwrap();
+        let mut queue = Queue::new(0, place, Dice::new(0, 0), false);
+        let mut keys = Table::new();
+        let mut points = Vec::new();
+        for _ in 0..2 {
+            queue.push_work(Work::For(Nanos::ZERO), Instant::ORIGIN);
+            for _ in 0..2 {
+                let (works, ended_at) = queue.place_of_point();
+                assert_eq!(ended_at, None);
+                points.push((works, keys.insert(())));
+                queue.await_point(works, points.last().unwrap().1);
+            }
+        }
+        queue.forget_point(points[1].0, points[1].1);
+        queue.forget_point(points[2].0, points[2].1);
+        queue.forget_point(points[2].0, points[2].1);
+        assert_eq!(queue.points.len(), 2);
+        assert_eq!(queue.pop_point(), None);
+        queue.end_work(Instant::ORIGIN);
+        assert_eq!((queue.pop_point(), queue.pop_point()), (Some(points[0].1), None));
+        queue.end_work(Instant::ORIGIN);
+        assert_eq!((queue.pop_point(), queue.pop_point()), (Some(points[3].1), None));
+        assert!(queue.is_empty() && queue.works() == 0);
+    }
+}

@@ -377,6 +377,7 @@ impl State {
         let Some(queue) = self.streams.get_mut(stream) else { return };
         queue.end_work(at);
         while let Some(point) = queue.pop_point() {
+            debug_assert!(self.points.get(point).is_some(), "a point that is gone is forgotten by its queue");
             if let Some(point) = self.points.get_mut(point) {
                 point.truth.ended_at = Some(at);
             }

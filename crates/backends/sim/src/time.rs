@@ -15,6 +15,27 @@ pub const SPIN_NS_MAX: u64 = 20_000;
 pub const SLICE_NS_MAX: u64 = 1_000_000;
 
 /// A clock whose time can be spent.
+///
+/// ```
+/// use wakeline_core::{Clock, Instant};
+/// use wakeline_sim::TimeLine;
+/// struct Wall(std::time::Instant);
+/// impl Clock for Wall {
+///     fn now(&self) -> Instant {
+///         Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
+///     }
+/// }
+/// impl TimeLine for Wall {
+///     fn pass(&self, until: Instant) {
+///         while self.now() < until {
+///             std::thread::yield_now();
+///         }
+///     }
+/// }
+/// let time = Wall(std::time::Instant::now());
+/// time.pass(Instant::from_nanos(50_000));
+/// assert!(time.now() >= Instant::from_nanos(50_000));
+/// ```
 pub trait TimeLine: Clock {
     /// Lets time pass on the calling thread until `until` has come.
     ///

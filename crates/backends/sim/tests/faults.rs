@@ -215,6 +215,21 @@ fn a_fault_nobody_knows_of_yet_completes_nothing_more() -> Result<(), Error> {
 }
 
 #[test]
+fn a_query_during_an_unknown_fault_submits_nothing_more() -> Result<(), Error> {
+    let faults = Faults { deferred_store_ppm: ALWAYS, fault_lag_ns: 340_000 * US, ..Faults::none() };
+    let (device, host, stream) = device(faults)?;
+    let mut point = armed(&stream, US)?;
+    stream.launch(Nanos::ZERO)?;
+    let mut behind = stream.point();
+    host.idle(Some(at(2 * US)));
+    device.inject_fault();
+    assert_eq!((point.query()?, behind.query()?), (Status::Done, Status::Pending));
+    assert_eq!(point.park(&host, at(300_000 * US)), Wake::Woke);
+    assert_eq!(behind.query()?, Status::Pending);
+    Ok(())
+}
+
+#[test]
 fn a_park_ends_for_no_reason() -> Result<(), Error> {
     let (_, host, _) = device(Faults { spurious_wake: Chance::always(7), ..Faults::none() })?;
     assert_eq!((host.park(None, at(100), || false), host.now()), (Wake::Woke, at(7)));

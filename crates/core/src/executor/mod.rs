@@ -68,6 +68,8 @@ pub struct RunStats {
 /// ready keeps no other from running. A wake costs at most three atomic operations whatever the number of tasks, and a ring
 /// of the [`Idle`]'s bell only while the thread sleeps. `spawn` allocates; wakes, polls and waits do not.
 ///
+/// A `block` plan blocks the thread, and with it every task: it is for inline waits.
+///
 /// Tasks may be woken from any thread. While words are watched, such a wake is seen within the bound of the [`Park`].
 ///
 /// ```

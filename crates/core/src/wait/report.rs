@@ -65,9 +65,9 @@ pub struct Report {
     /// How far past its moment the predicted sleep ended.
     pub overshoot: Nanos,
     /// Status queries made.
-    pub queries: u32,
+    pub queries: u64,
     /// Parks on the word.
-    pub parks: u32,
+    pub parks: u64,
     /// Predicted sleeps, 0 or 1.
     pub sleeps: u32,
 }
