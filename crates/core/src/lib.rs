@@ -75,5 +75,6 @@ pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unkn
 pub use table::{POINTS_MAX, PointTable};
 pub use time::{Instant, Nanos};
 pub use wait::{
-    Action, CANCEL_NS_MAX, CONFIRM_NS_MAX, End, LOST_QUERIES, Observation, Outcome, Report, Residual, Wait,
+    Action, CANCEL_NS_MAX, CONFIRM_NS_MAX, CONFIRM_QUERIES_MAX, End, LOST_QUERIES, Observation, Outcome,
+    Report, Residual, Wait,
 };

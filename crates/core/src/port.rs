@@ -78,7 +78,7 @@ pub trait CompletionPort {
     /// Enqueues the store of the completion word behind the point's work.
     ///
     /// MUST hold the stream's submission lock from taking the sequence number to the enqueue of the store, so
-    /// that numbers land in order; MUST NOT wait for the device. Called at most once.
+    /// that numbers land in order; MUST NOT wait for the device. Called at most once a wait.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ pub trait Park {
     ///
     /// `line` is the one line that `ready` depends on, `None` where it looks at several. MUST call `ready` at
     /// least once, and again after announcing interest in the line and before sleeping (else a store between the
-    /// two is slept through). MUST return within a scheduling delay of `until`. May return [`Wake::Woke`] early,
+    /// two is slept through). MUST NOT run other code of the caller's, polls above all. MUST return within a scheduling delay of `until`. May return [`Wake::Woke`] early,
     /// and MUST do so within a bounded time of a ring of the [`Idle`] it belongs to, if it belongs to one.
     fn park(&self, line: Option<&CompletionLine>, until: Instant, ready: impl FnMut() -> bool) -> Wake;
 }

@@ -18,7 +18,7 @@ pub const POINTS_MAX: usize = 1 << 16;
 /// The residuals of up to a fixed number of points, by key.
 ///
 /// Invariants: a cold point predicts nothing, so its wait never sleeps; the prediction is the minimum of the
-/// last `window` residuals that were measured exactly; a wait that slept too long (a censored residual) counts as half of
+/// last `window` residuals that were measured; a wait that slept too long (a censored residual) counts as half of
 /// `min(wake, prediction)`, so it lowers the prediction, never raises it, and a prediction that is too long by any factor
 /// is undone in a number of waits that grows with the factor's logarithm.
 ///
@@ -79,11 +79,14 @@ impl<K: Ord> PointTable<K> {
         self.use_at(place).min(window)
     }
 
-    /// Learns from a wait of this point; a wait that did not end well or that was not watched teaches nothing.
+    /// Learns from a wait of this point. One that did not end well or was not watched teaches nothing, nor does one whose
+    /// residual is known only to be at least so long, unless that is half of it.
     pub fn observe(&mut self, key: K, report: &Report) {
         let residual = match report.residual {
-            None => return,
-            Some(Residual::Exact(residual) | Residual::AtLeast(residual)) => residual,
+            Some(Residual::Exact(residual)) => residual,
+            // Too loose a bound, after a lost store say, would only keep the next waits from sleeping.
+            Some(Residual::AtLeast(least)) if least + least >= report.elapsed => least,
+            None | Some(Residual::AtLeast(_)) => return,
             Some(Residual::AtMost { wake, prediction }) => {
                 Nanos::from_nanos(wake.min(prediction).as_nanos() / 2)
             }
@@ -284,6 +287,18 @@ mod tests {
         }
         assert_eq!(late, 5, "16 ms to under 0.6 ms by halves");
         assert!(wait(&mut table, &plan(8), us(500)).elapsed <= us(500));
+    }
+
+    /// A store was lost, and the wait ended on a backstop: all that is known is that the residual was over nothing much.
+    #[test]
+    fn a_loose_bound_teaches_nothing_and_a_close_one_does() {
+        let mut table = PointTable::new(1).unwrap();
+        for (least, learned) in [(1, None), (2_499, None), (4_900, Some(us(4_900)))] {
+            let mut report = wait(&mut PointTable::new(1).unwrap(), &plan(8), us(5_000));
+            report.residual = Some(Residual::AtLeast(us(least)));
+            table.observe(0, &report);
+            assert_eq!(table.predict(&0, &plan(8)), learned, "{least}");
+        }
     }
 
     #[test]

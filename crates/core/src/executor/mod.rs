@@ -105,6 +105,8 @@ pub struct Executor<'r, F, C, L, I, P> {
     places: Vec<Place<F>>,
     free: Vec<usize>,
     tasks_max: usize,
+    /// A place whose task had a waker alive elsewhere when that was last asked; most likely it still has.
+    awaited: usize,
 }
 
 /// Where a task lives. The waker outlives the task and wakes whatever task comes to the place next, once and spuriously.
@@ -112,6 +114,13 @@ struct Place<F> {
     task: Option<Pin<Box<F>>>,
     wake: Arc<TaskWaker>,
     waker: Waker,
+}
+
+impl<F> Place<F> {
+    fn new(ready: &Arc<Ready>, task: usize) -> Self {
+        let wake = Arc::new(TaskWaker { ready: Arc::clone(ready), task });
+        Self { task: None, waker: Waker::from(Arc::clone(&wake)), wake }
+    }
 }
 
 /// How many references to a place's waker its executor holds itself.
@@ -136,7 +145,17 @@ where
         }
         let ready = Arc::new(Ready::new(tasks_max, idle.bell()));
         let cursor = Cursor::default();
-        Ok(Self { reactor, idle, park, ready, cursor, places: Vec::new(), free: Vec::new(), tasks_max })
+        Ok(Self {
+            reactor,
+            idle,
+            park,
+            ready,
+            cursor,
+            places: Vec::new(),
+            free: Vec::new(),
+            tasks_max,
+            awaited: 0,
+        })
     }
 
     /// Adds a task, ready to be polled first by the next [`run`](Self::run). Returns its number, which is that of a task that
@@ -147,13 +166,17 @@ where
     /// [`ErrorCode::ExecutorFull`] when `tasks_max` tasks are there already; the future is dropped.
     pub fn spawn(&mut self, future: F) -> Result<usize, Error> {
         let task = if let Some(task) = self.free.pop() {
+            let place = &mut self.places[task];
+            // A waker of the task before this one must not pass for one of this task's.
+            if Arc::strong_count(&place.wake) > OWN_WAKERS {
+                *place = Place::new(&self.ready, task);
+            }
             task
         } else if self.places.len() < self.tasks_max {
             let task = self.places.len();
-            let wake = Arc::new(TaskWaker { ready: Arc::clone(&self.ready), task });
             // Room for all of them to be free at once, so that the end of a task allocates nothing.
             self.free.reserve(self.places.len() + 1);
-            self.places.push(Place { task: None, waker: Waker::from(Arc::clone(&wake)), wake });
+            self.places.push(Place::new(&self.ready, task));
             task
         } else {
             return Err(Error::new(ErrorCode::ExecutorFull, [&self.tasks_max]));
@@ -172,8 +195,9 @@ where
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Stalled`] when tasks are left but nothing is registered and no waker of theirs is alive outside of this
-    /// executor. The tasks stay.
+    /// [`ErrorCode::Stalled`] when tasks are left but nothing is registered and no waker of theirs is alive. The tasks stay. (A waker
+    /// that a task keeps itself, or that waiting tasks keep of each other, is alive: that is waited for in vain, at
+    /// one wake-up each [`STALL_CHECK_NS`].)
     ///
     /// # Panics
     ///
@@ -216,13 +240,12 @@ where
     /// Puts the thread to sleep: nothing is ready.
     fn rest(&mut self, stats: &mut RunStats) -> Result<(), Error> {
         let start = self.reactor.now();
-        let ready = &*self.ready;
+        let ready = Arc::clone(&self.ready);
         let watched = self.reactor.watched() > 0;
         let earliest = self.reactor.earliest();
         let until = match earliest {
             Some(earliest) => earliest,
-            None if self.wakers_alive() => start + Nanos::from_nanos(STALL_CHECK_NS),
-            None if !ready.is_empty() => return Ok(()),
+            None if self.wakers_alive() || ready.adding() => start + Nanos::from_nanos(STALL_CHECK_NS),
             None => return Err(Error::new(ErrorCode::Stalled, [&self.tasks()])),
         };
         ready.sleep(|| {
@@ -242,9 +265,15 @@ where
         Ok(())
     }
 
-    /// Whether somebody outside of this executor holds a waker of a task.
-    fn wakers_alive(&self) -> bool {
-        self.places.iter().any(|place| place.task.is_some() && Arc::strong_count(&place.wake) > OWN_WAKERS)
+    /// Whether somebody holds a waker of a task. Looks first where somebody did the last time.
+    fn wakers_alive(&mut self) -> bool {
+        let alive = |place: &Place<F>| place.task.is_some() && Arc::strong_count(&place.wake) > OWN_WAKERS;
+        if self.places.get(self.awaited).is_some_and(alive) {
+            return true;
+        }
+        let found = self.places.iter().position(alive);
+        self.awaited = found.unwrap_or(0);
+        found.is_some()
     }
 }
 

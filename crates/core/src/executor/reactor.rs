@@ -89,7 +89,8 @@ impl<C: Clock, L: LineRef> Reactor<C, L> {
     /// Returns how many were woken.
     pub fn turn(&self, everything: bool) -> usize {
         let now = self.clock.now();
-        let mut due = {
+        let mut due = Due { reactor: self, wakers: Vec::new() };
+        {
             let mut state = self.state.borrow_mut();
             state.scan(everything);
             while let Some((at, entry)) = state.timers.earliest() {
@@ -98,13 +99,12 @@ impl<C: Clock, L: LineRef> Reactor<C, L> {
                 }
                 state.end(entry, Wake::Woke);
             }
-            core::mem::take(&mut state.due)
-        };
-        let woken = due.len();
-        for waker in due.drain(..) {
+            core::mem::swap(&mut state.due, &mut due.wakers);
+        }
+        let woken = due.wakers.len();
+        while let Some(waker) = due.wakers.pop() {
             waker.wake();
         }
-        self.state.borrow_mut().due = due;
         woken
     }
 
@@ -129,9 +129,29 @@ impl<C: Clock, L: LineRef> Reactor<C, L> {
     }
 
     /// Parks this thread on all watched words until one is reached, `until` has come or `interrupted` says true.
+    ///
+    /// # Panics
+    ///
+    /// When `park` or `interrupted` calls back into this reactor, which a [`Park`] must not.
     pub fn park(&self, park: &impl Park, until: Instant, interrupted: impl Fn() -> bool) -> Wake {
         let state = self.state.borrow();
         park.park(state.common_line(), until, || state.any_reached() || interrupted())
+    }
+}
+
+/// Wakers whose turn has come. What a panicking one leaves is woken by the next turn, and the list keeps its memory.
+struct Due<'r, C, L> {
+    reactor: &'r Reactor<C, L>,
+    wakers: Vec<Waker>,
+}
+
+impl<C, L> Drop for Due<'_, C, L> {
+    fn drop(&mut self) {
+        // Not borrowed: no waker is called while it is.
+        if let Ok(mut state) = self.reactor.state.try_borrow_mut() {
+            self.wakers.append(&mut state.due);
+            core::mem::swap(&mut state.due, &mut self.wakers);
+        }
     }
 }
 
@@ -152,6 +172,9 @@ impl<L: LineRef> State<L> {
     }
 
     fn scan(&mut self, everything: bool) {
+        if everything {
+            self.scan = 0;
+        }
         let looks = if everything { self.watching.len() } else { self.watching.len().min(SCAN_WORDS_MAX) };
         for _ in 0..looks {
             if self.scan >= self.watching.len() {
@@ -265,19 +288,24 @@ impl<C: Clock, L: LineRef> Future for Registration<'_, C, L> {
             self.index.set(Some(index));
             return Poll::Pending;
         };
-        let waker = context.waker();
-        let stale = {
+        let known = {
             let state = self.reactor.state.borrow();
             let entry = &state.entries[index];
             if let Some(end) = entry.end {
                 return Poll::Ready(end);
             }
-            !entry.waker.as_ref().is_some_and(|known| known.will_wake(waker))
+            entry.waker.as_ref().is_some_and(|known| known.will_wake(context.waker()))
         };
-        if stale {
-            // Cloned before and dropped after the borrow: both may run the waker's own code.
-            let newer = Some(waker.clone());
-            let older = core::mem::replace(&mut self.reactor.state.borrow_mut().entries[index].waker, newer);
+        if !known {
+            // Cloned before and dropped after the borrow: both may run the waker's own code, which may turn the reactor.
+            let newer = context.waker().clone();
+            let mut state = self.reactor.state.borrow_mut();
+            let entry = &mut state.entries[index];
+            if let Some(end) = entry.end {
+                return Poll::Ready(end);
+            }
+            let older = entry.waker.replace(newer);
+            drop(state);
             drop(older);
         }
         Poll::Pending

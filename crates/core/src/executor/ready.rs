@@ -68,6 +68,14 @@ impl Ready {
         self.root.load(Ordering::Acquire) == 0
     }
 
+    /// Whether a waker is on its way: its task's bit is set, but the bits above are not yet, by it or by the one it relies on.
+    ///
+    /// To be asked after it was seen that no waker is alive; the fence makes visible what those did before they went.
+    pub(super) fn adding(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.leaves.iter().any(|leaf| leaf.load(Ordering::Relaxed) != 0)
+    }
+
     /// Runs `sleep` unless a task is ready, with wakers ringing from before the last look on.
     pub(super) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
         self.sleeping.store(true, Ordering::Relaxed);
@@ -166,6 +174,14 @@ mod tests {
             ready.insert(last);
             assert_eq!(drain(&mut cursor, &ready), [last], "ready again");
         }
+    }
+
+    /// A waker that was stopped half way looks like no wake at all from the top.
+    #[test]
+    fn a_wake_that_is_half_way_is_seen_where_it_is_looked_for() {
+        let ready = Ready::new(65, Waker::noop().clone());
+        ready.leaves[1].fetch_or(1, Ordering::AcqRel);
+        assert!(ready.is_empty() && ready.adding());
     }
 
     #[test]

@@ -301,6 +301,84 @@ fn a_waker_that_panics_leaves_the_reactor_whole() {
     assert_eq!(watch.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Wake::Reached));
 }
 
+/// The others whose turn had come were forgotten.
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_waking() {
+    struct Panics;
+    impl alloc::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker of the user's");
+        }
+    }
+    struct Counts(core::sync::atomic::AtomicU32);
+    impl alloc::task::Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let host = Host::new(&[]);
+    let reactor = Shared::new(&host.clock);
+    let counts = Arc::new(Counts(0.into()));
+    let wakers =
+        [Waker::from(Arc::clone(&counts)), Waker::from(Arc::new(Panics)), Waker::from(Arc::clone(&counts))];
+    let ports = [0, 1, 2].map(|slot| host.port(slot));
+    let mut watches: Vec<_> = ports.iter().map(|port| Box::pin(reactor.watch(port, Instant::MAX))).collect();
+    for (watch, waker) in watches.iter_mut().zip(&wakers) {
+        assert!(watch.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    for slot in 0..3 {
+        host.line.store(Slot::ALL[slot], Seq::new(1));
+    }
+    let turn = std::panic::catch_unwind(AssertUnwindSafe(|| reactor.turn(true)));
+    assert!(turn.is_err());
+    reactor.turn(true);
+    assert_eq!(counts.0.load(core::sync::atomic::Ordering::Relaxed), 2);
+}
+
+/// A place that changed hands while the words were looked at was passed over.
+#[test]
+fn a_turn_over_everything_looks_at_every_word() {
+    let lines: Vec<CompletionLine> = (0..9).map(|_| CompletionLine::new()).collect();
+    let host = Host::new(&[]);
+    let reactor = Shared::new(&host.clock);
+    let ports: Vec<Port<'_>> = (0..66)
+        .map(|word| Port(MemoryDescriptor::new(&lines[word / 8], Slot::ALL[word % 8], Seq::new(1))))
+        .collect();
+    let mut watches: Vec<_> = ports.iter().map(|port| Box::pin(reactor.watch(port, Instant::MAX))).collect();
+    for watch in &mut watches {
+        assert!(watch.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    assert_eq!(reactor.turn(false), 0);
+    for word in [0, 63] {
+        lines[word / 8].store(Slot::ALL[word % 8], Seq::new(1));
+    }
+    assert_eq!(reactor.turn(true), 2);
+}
+
+/// A waker of the task that had the place before was taken for one of the task there now.
+#[test]
+fn a_stale_waker_does_not_hide_a_stall() {
+    let stale = Rc::new(RefCell::new(None));
+    let host = Host::new(&[]);
+    let reactor = Shared::new(&host.clock);
+    let mut executor = Executor::new(&reactor, &host, &host, 1).unwrap();
+    let task = async |keeps: bool| {
+        poll_fn(|context| {
+            if keeps {
+                *stale.borrow_mut() = Some(context.waker().clone());
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    };
+    executor.spawn(task(true)).unwrap();
+    executor.run(|_, ()| ()).unwrap();
+    executor.spawn(task(false)).unwrap();
+    assert_eq!(executor.run(|_, ()| ()).unwrap_err().code(), ErrorCode::Stalled);
+    assert!(stale.borrow().is_some());
+}
+
 #[test]
 fn a_task_that_panics_leaves_the_others() {
     let host = Host::new(&[]);

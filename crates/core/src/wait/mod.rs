@@ -24,6 +24,9 @@ use crate::time::{Instant, Nanos};
 /// word at the median, 32 us in the worst 1 %.)
 pub const CONFIRM_NS_MAX: u64 = 100_000;
 
+/// How many queries that takes at most, should they take no time.
+pub const CONFIRM_QUERIES_MAX: u16 = 1_000;
+
 /// How long a wait that can be cancelled may go without a look at its token.
 pub const CANCEL_NS_MAX: u64 = 1_000_000;
 
@@ -134,8 +137,11 @@ pub struct Wait {
     plan: WaitPlan,
     authority: Authority,
     state: State,
+    /// Whether there is a word to watch, and whether it is known that there will be none.
     word: bool,
+    no_word: bool,
     done_unseen: u8,
+    confirms: u16,
     /// The longest park, and the time between two queries while the word is watched. Zero but for a `flag` plan.
     park: Nanos,
     ask_every: Nanos,
@@ -189,7 +195,9 @@ impl Wait {
             authority: plan.authority(),
             state: State::Asking,
             word: false,
+            no_word: false,
             done_unseen: 0,
+            confirms: 0,
             park,
             ask_every,
             prediction: None,
@@ -280,7 +288,14 @@ impl Wait {
             (state, observation) => {
                 match (state, observation) {
                     (State::Arming, O::Armed) => self.word = true,
-                    (State::Arming, O::Unsupported) => self.authority = Authority::Driver,
+                    (State::Arming, O::Unsupported) => {
+                        self.no_word = true;
+                        if self.authority != Authority::Driver {
+                            // It was not asked yet.
+                            self.authority = Authority::Driver;
+                            return self.ask(State::Asking);
+                        }
+                    }
                     _ => {}
                 }
                 if self.overdue(now) { self.last(now) } else { self.woken(now, state, observation) }
@@ -308,9 +323,12 @@ impl Wait {
             };
         }
         match state {
-            State::Asking if self.flag() => self.go(State::Arming, Action::Arm),
+            State::Asking if self.flag() && !self.no_word => self.go(State::Arming, Action::Arm),
             State::Asking => self.sleep_or_watch(now),
-            State::Confirming if self.confirming(now) => self.ask(State::Confirming),
+            State::Confirming if self.confirming(now) => {
+                self.confirms += 1;
+                self.ask(State::Confirming)
+            }
             State::Confirming => self.doubt(now),
             State::Backstop if self.seen.is_some() => self.doubt(now),
             State::Landing | State::Backstop => {
@@ -397,7 +415,8 @@ impl Wait {
     }
 
     fn confirming(&self, now: Instant) -> bool {
-        self.seen.is_some_and(|seen| now.since(seen).as_nanos() < CONFIRM_NS_MAX)
+        self.confirms < CONFIRM_QUERIES_MAX
+            && self.seen.is_some_and(|seen| now.since(seen).as_nanos() < CONFIRM_NS_MAX)
     }
 
     /// The deadline has come: the authority is asked once more, then the wait is over.

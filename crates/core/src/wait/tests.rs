@@ -178,14 +178,38 @@ fn without_words_it_naps_between_queries() {
         (111, O::Woke, Some(A::Query)),
         (112, DONE, None),
     ];
-    for suffix in ["", "+trust"] {
-        let trusted = flag(suffix).authority() == Authority::Word;
-        let steps = if trusted { &steps[1..] } else { &steps[..] };
-        let first = if trusted { A::Arm } else { A::Query };
-        let report = script(Wait::new(&flag(suffix)), first, steps);
-        assert_eq!((report.parks, report.authority), (0, Authority::Driver));
-        assert_eq!(report.residual, Some(Residual::AtLeast(Nanos::from_micros(61))));
+    let report = script(Wait::new(&flag("")), A::Query, &steps);
+    assert_eq!((report.parks, report.authority), (0, Authority::Driver));
+    assert_eq!(report.residual, Some(Residual::AtLeast(Nanos::from_micros(61))));
+}
+
+#[test]
+fn a_trusted_wait_without_words_asks_before_it_naps() {
+    let wait = || Wait::new(&flag("+trust"));
+    let report = script(wait(), A::Arm, &[(1, O::Unsupported, Some(A::Query)), (2, DONE, None)]);
+    assert_eq!((report.end, report.authority), (End::Done(Outcome::Immediate), Authority::Driver));
+    let steps = [
+        (1, O::Unsupported, Some(A::Query)),
+        (2, PENDING, sleep(52)),
+        (52, O::Woke, Some(A::Query)),
+        (53, DONE, None),
+    ];
+    assert_eq!(script(wait(), A::Arm, &steps).end, End::Done(Outcome::Parked));
+}
+
+/// Queries that take no time, on a clock that only sleeping moves.
+#[test]
+fn a_clock_that_stands_still_does_not_make_the_confirming_endless() {
+    let (mut wait, _) = Wait::new(&flag("")).start(us(0));
+    wait.step(us(0), PENDING);
+    wait.step(us(0), O::Armed);
+    let mut action = wait.step(us(0), O::Reached);
+    let mut queries = 0;
+    while action == A::Query {
+        queries += 1;
+        action = wait.step(us(0), PENDING);
     }
+    assert_eq!((Some(action), queries), (sleep(400), u32::from(CONFIRM_QUERIES_MAX) + 1));
 }
 
 #[test]
