@@ -25,9 +25,9 @@ const MARGIN_STEP_US: u64 = 10;
 /// The longest margin by default: watched through, it is 6 % of a step of 5 ms. A machine that wakes later is late now and then.
 const MARGIN_US_MAX: u64 = 300;
 
-/// How long the sleeps are whose lateness the margin covers, and how many are measured: half a second.
+/// How long the sleeps are whose lateness the margin covers, and how many are measured: a second.
 const OVERSLEEP_LENGTH: Nanos = Nanos::from_millis(5);
-const OVERSLEEP_SAMPLES: u32 = 100;
+const OVERSLEEP_SAMPLES: u32 = 200;
 
 /// How late this machine wakes a thread that slept for about a step.
 pub(crate) fn oversleep(clock: StdClock) -> Result<Oversleep, Failure> {
