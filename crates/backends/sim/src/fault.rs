@@ -86,7 +86,8 @@ pub struct Faults {
     /// How long a fault goes unnoticed: until then calls succeed and nothing completes any more. An H200 takes
     /// 330 to 350 ms after a trap.
     pub fault_lag_ns: u64,
-    /// A park of the virtual host ends for no reason, this long after it began. Short ones make many of one wait.
+    /// A park of the virtual host ends for no reason, this long after it began, but not before 1 ns is over: time
+    /// always passes. Short ones make many of one wait.
     pub spurious_wake: Chance,
     /// A sleep of the virtual host ends this much early, but not before half of it is over: time always passes.
     pub early_sleep: Chance,

@@ -174,7 +174,9 @@ impl Park for VirtualHost {
     /// A ring that ends a park is answered by that; one that finds the words reached is not.
     fn park(&self, _line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
         let spurious = self.roll(Draw::SpuriousWake, |faults| faults.spurious_wake);
-        let end = spurious.map_or(until, |after| until.min(self.time.now() + after));
+        // A park that took no time at all would be the next one again: the wait would never end.
+        let after = |after: Nanos| after.max(Nanos::from_nanos(1));
+        let end = spurious.map_or(until, |ns| until.min(self.time.now() + after(ns)));
         let mut reached = false;
         self.pass(end, || {
             reached = ready();
