@@ -381,3 +381,19 @@ fn one_host_moves_all_devices_of_its_time_line() -> Result<(), Error> {
     assert_eq!((seen, host.now()), (Some(at(US)), at(2 * US)));
     Ok(())
 }
+
+#[test]
+fn a_point_that_is_armed_again_keeps_its_store() -> Result<(), Error> {
+    let (device, host, stream) = exact()?;
+    stream.launch(Nanos::from_nanos(US))?;
+    let mut point = stream.point();
+    assert_eq!(point.arm()?, Arming::Armed);
+    assert_eq!(point.park(&host, at(US / 2)), Wake::Woke);
+    stream.launch(Nanos::from_nanos(5 * US))?; // behind the point
+    let calls = device.counts().calls;
+    assert_eq!(point.arm()?, Arming::Armed);
+    assert_eq!((device.counts().calls, device.counts().arms), (calls, 1));
+    assert_eq!((point.park(&host, Instant::MAX), host.now()), (Wake::Reached, at(US)));
+    assert_eq!(point.query()?, Status::Done);
+    Ok(())
+}
