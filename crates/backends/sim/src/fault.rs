@@ -65,7 +65,9 @@ pub struct Faults {
     pub lost_store_ppm: u32,
     /// A store lands up to this much before the work in front of it has ended.
     pub early_store: Chance,
-    /// A store lands, and once more this much later, whoever owns its word by then.
+    /// A store lands, and once more this much later, whoever owns its word by then. At most
+    /// [`queue_len_max`](crate::SimConfig::queue_len_max) second landings of a word are under way; a store that
+    /// would add to them lands once.
     pub repeated_store: Chance,
     /// A store changes places with the next store of its stream, if that is enqueued by then: the later number
     /// lands early, and the earlier number after it.
