@@ -59,8 +59,8 @@ pub(crate) fn number(text: &str, min: u64, max: u64) -> Result<u64, NumberFault>
     text.parse().ok().filter(|value| (min..=max).contains(value)).ok_or(NumberFault::OutOfRange)
 }
 
-/// Foreign text as an error shows it: cut where it is long, and saying so, with a visible sign for every control
-/// character, one for one, so that columns stay true and no terminal obeys it.
+/// Foreign text as an error shows it: cut where it is long, and saying so, with a visible sign for every control and
+/// every invisible format or separator character, one for one, so that columns stay true and no terminal obeys it.
 #[derive(Debug)]
 pub(crate) struct Shown<'a> {
     text: &'a str,
@@ -85,7 +85,7 @@ impl fmt::Display for Shown<'_> {
             f.write_char(match c {
                 '\0'..='\x1F' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{FFFD}'),
                 '\x7F' => '\u{2421}',
-                c if c.is_control() => '\u{FFFD}',
+                c if c.is_control() || is_invisible(c) => '\u{FFFD}',
                 c => c,
             })?;
         }
@@ -94,6 +94,27 @@ impl fmt::Display for Shown<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether it is a format character or a separator of lines that shows nothing itself but changes how the text around
+/// it is shown: its direction, its lines, its joints. As of Unicode 16; the format characters that do show, such as
+/// the signs around Arabic numbers, are not among them.
+const fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{AD}'
+            | '\u{61C}'
+            | '\u{180E}'
+            | '\u{200B}'..='\u{200F}'
+            | '\u{2028}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}'
+            | '\u{FEFF}'
+            | '\u{FFF9}'..='\u{FFFB}'
+            | '\u{13430}'..='\u{1343F}'
+            | '\u{1BCA0}'..='\u{1BCA3}'
+            | '\u{1D173}'..='\u{1D17A}'
+            | '\u{E0000}'..='\u{E007F}'
+    )
 }
 
 /// A list of names as a sentence has it: "`a`, `b` or `c`".
@@ -211,6 +232,27 @@ mod tests {
         assert_eq!(Shown::text(&exact).to_string(), exact);
         let long = Shown::text(&(exact.clone() + "x")).to_string();
         assert_eq!(long, exact + "... (201 characters)");
+    }
+
+    #[test]
+    fn shown_text_neither_turns_nor_breaks_nor_hides() {
+        let ranges = [
+            '\u{AD}'..='\u{AD}',
+            '\u{61C}'..='\u{61C}',
+            '\u{200B}'..='\u{200F}',
+            '\u{2028}'..='\u{202E}',
+            '\u{2060}'..='\u{206F}',
+            '\u{FEFF}'..='\u{FEFF}',
+            '\u{E0001}'..='\u{E007F}',
+        ];
+        for c in ranges.into_iter().flatten() {
+            let text = format!("a{c}b");
+            assert_eq!(Shown::text(&text).to_string(), "a\u{FFFD}b", "{c:?}");
+            let error = Fault::new(1 + c.len_utf8(), "x").into_error(ErrorCode::InvalidPlan, &text);
+            assert_eq!(error.args(), ["a\u{FFFD}b", "3", "x"]);
+        }
+        let harmless = "é \u{A0}ل漢e\u{301}\u{2010}\u{2027}\u{202F}\u{2070}🙂";
+        assert_eq!(Shown::text(harmless).to_string(), harmless);
     }
 
     #[test]

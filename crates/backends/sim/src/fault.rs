@@ -65,7 +65,9 @@ pub struct Faults {
     pub lost_store_ppm: u32,
     /// A store lands up to this much before the work in front of it has ended.
     pub early_store: Chance,
-    /// A store lands, and once more this much later, whoever owns its word by then.
+    /// A store lands, and once more this much later, whoever owns its word by then. At most
+    /// [`queue_len_max`](crate::SimConfig::queue_len_max) second landings of a word are under way; a store that
+    /// would add to them lands once.
     pub repeated_store: Chance,
     /// A store changes places with the next store of its stream, if that is enqueued by then: the later number
     /// lands early, and the earlier number after it.
@@ -86,7 +88,8 @@ pub struct Faults {
     /// How long a fault goes unnoticed: until then calls succeed and nothing completes any more. An H200 takes
     /// 330 to 350 ms after a trap.
     pub fault_lag_ns: u64,
-    /// A park of the virtual host ends for no reason, this long after it began. Short ones make many of one wait.
+    /// A park of the virtual host ends for no reason, this long after it began, but not before 1 ns is over: time
+    /// always passes. Short ones make many of one wait.
     pub spurious_wake: Chance,
     /// A sleep of the virtual host ends this much early, but not before half of it is over: time always passes.
     pub early_sleep: Chance,

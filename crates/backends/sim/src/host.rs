@@ -135,6 +135,11 @@ impl VirtualHost {
     fn rung(&self) -> bool {
         self.bell.0.load(Ordering::Acquire)
     }
+
+    /// Whether it rang; answers the ring.
+    fn take_ring(&self) -> bool {
+        self.rung() && self.bell.0.swap(false, Ordering::AcqRel)
+    }
 }
 
 impl Clock for VirtualHost {
@@ -156,7 +161,8 @@ impl Idle for VirtualHost {
     /// Returns early also where nothing is due on any device and nobody rang: nothing could end it.
     fn idle(&self, until: Option<Instant>) {
         self.sleep(until.unwrap_or(Instant::MAX), || self.rung());
-        self.bell.0.store(false, Ordering::Release);
+        // One that comes only now is answered, too: what the ringing thread wrote before must be seen then.
+        self.bell.0.swap(false, Ordering::AcqRel);
     }
 
     fn bell(&self) -> Waker {
@@ -165,13 +171,16 @@ impl Idle for VirtualHost {
 }
 
 impl Park for VirtualHost {
+    /// A ring that ends a park is answered by that; one that finds the words reached is not.
     fn park(&self, _line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
         let spurious = self.roll(Draw::SpuriousWake, |faults| faults.spurious_wake);
-        let end = spurious.map_or(until, |after| until.min(self.time.now() + after));
+        // A park that took no time at all would be the next one again: the wait would never end.
+        let after = |after: Nanos| after.max(Nanos::from_nanos(1));
+        let end = spurious.map_or(until, |ns| until.min(self.time.now() + after(ns)));
         let mut reached = false;
         self.pass(end, || {
             reached = ready();
-            reached || self.rung()
+            reached || self.take_ring()
         });
         self.step();
         if reached { Wake::Reached } else { Wake::Woke }

@@ -69,6 +69,8 @@ struct Usage {
     armed: Seq,
     /// Stores that are enqueued or under way.
     in_flight: usize,
+    /// Second landings that are under way. They outlive the stream whose stores they repeat.
+    repeats: usize,
 }
 
 /// What landing did to the word.
@@ -107,7 +109,7 @@ impl Lines {
         for slot in Slot::ALL {
             words.store(slot, self.first_word);
         }
-        let usage = Usage { owned: false, armed: self.first_word, in_flight: 0 };
+        let usage = Usage { owned: false, armed: self.first_word, in_flight: 0, repeats: 0 };
         let line = self.all.len();
         self.all.push(Line { words: Arc::new(words), slots: [usage; WORDS] });
         self.free.extend(Slot::ALL[..slots].iter().rev().map(|&slot| Place { line, slot }));
@@ -141,6 +143,20 @@ impl Lines {
         if let Some(usage) = self.usage(place) {
             usage.in_flight = usage.in_flight.saturating_sub(1);
             self.free_if_quiet(place);
+        }
+    }
+
+    /// A store is to land a second time; says whether there is room for that beside what is under way already.
+    pub(crate) fn repeated(&mut self, place: Place, repeats_max: usize) -> bool {
+        let Some(usage) = self.usage(place).filter(|usage| usage.repeats < repeats_max) else { return false };
+        usage.repeats += 1;
+        true
+    }
+
+    /// It has landed a second time.
+    pub(crate) fn repeat_landed(&mut self, place: Place) {
+        if let Some(usage) = self.usage(place) {
+            usage.repeats = usage.repeats.saturating_sub(1);
         }
     }
 

@@ -136,7 +136,10 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
     }
 
     fn arm(&mut self) -> Result<Arming, Error> {
-        debug_assert!(self.word.is_none(), "a point is armed at most once");
+        // Whoever waits for a point a second time finds it armed: another store would be behind later work.
+        if self.word.is_some() {
+            return Ok(Arming::Armed);
+        }
         let Witness { stream, key } = &self.point;
         let device = stream.device();
         let now = device.now();

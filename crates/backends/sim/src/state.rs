@@ -12,6 +12,8 @@
 //!    scheduled: `turn` to a moment in many steps or in one gives the same.
 //! 2. Nothing foreign is called from here, so that the lock around it covers no waker and no closure.
 //! 3. After `stop` nothing happens any more.
+//! 4. What is due has a bound: for a stream the work that runs, for a word `queue_len_max` stores and as many
+//!    repeats, for the device one fault.
 
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
@@ -149,8 +151,7 @@ impl State {
             match what {
                 What::WorkEnds(stream) => self.end_work(stream, at),
                 What::Lands(store) => self.land(&store, at),
-                What::Faults if self.faults.fault_at == Some(at) => self.stop(at),
-                What::Faults => {}
+                What::Faults => self.stop(at),
             }
         }
     }
@@ -202,7 +203,10 @@ impl State {
 
     pub(crate) fn set_faults(&mut self, faults: &Faults) {
         self.faults = *faults;
-        if let Some(at) = faults.fault_at {
+        self.due.retain(|Reverse(due)| !matches!(due.what, What::Faults));
+        if let Some(at) = faults.fault_at
+            && self.fault.is_none()
+        {
             self.schedule(at, What::Faults);
         }
     }
@@ -410,7 +414,9 @@ impl State {
         let latency = self.config.store_latency_ns.saturating_add(late.unwrap_or(0));
         let landing = queue.landing(at + Nanos::from_nanos(latency));
         self.schedule(landing, What::Lands(store));
-        if let Some(ns) = repeated {
+        if let Some(ns) = repeated
+            && self.lines.repeated(store.place, self.config.queue_len_max)
+        {
             self.counts.repeated += 1;
             self.schedule(landing + Nanos::from_nanos(ns), What::Lands(Store { repeat: true, ..store }));
         }
@@ -420,7 +426,9 @@ impl State {
         let landing = self.lines.land(store.place, store.seq);
         self.counts.landed += 1;
         self.counts.overtaken += u64::from(landing == Landing::Overtaken && !store.repeat);
-        if !store.repeat {
+        if store.repeat {
+            self.lines.repeat_landed(store.place);
+        } else {
             self.lines.settled(store.place);
             if let Some(point) = self.points.get_mut(store.point) {
                 point.truth.landed_at = Some(at);
@@ -500,5 +508,55 @@ impl State {
     pub(crate) fn log_call(&mut self, stream: Key, event: LogEvent) {
         let number = self.streams.get(stream).map_or(u64::MAX, |queue| queue.number);
         self.log(self.now, number, event);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::fault::Chance;
+    use crate::queue::Work;
+
+    const FAR: Nanos = Nanos::from_millis(1_000);
+
+    #[test]
+    fn a_fault_that_is_planned_again_and_again_is_due_once() {
+        let mut state = State::new(&SimConfig::exact());
+        for ns in 0..1_000 {
+            let at = Instant::ORIGIN + FAR + Nanos::from_nanos(ns);
+            state.set_faults(&Faults { fault_at: Some(at), ..Faults::none() });
+            assert_eq!((state.due.len(), state.next_due()), (1, at));
+        }
+        state.set_faults(&Faults::none());
+        assert_eq!(state.due.len(), 0);
+        state.stop(Instant::ORIGIN);
+        state.set_faults(&Faults { fault_at: Some(Instant::ORIGIN + FAR), ..Faults::none() });
+        assert_eq!(state.due.len(), 0, "nothing happens after a fault");
+    }
+
+    #[test]
+    fn repeats_far_in_the_future_are_bounded_for_each_word_whoever_owns_it() {
+        let faults = Faults { repeated_store: Chance::always(FAR.as_nanos()), ..Faults::none() };
+        let config = SimConfig { queue_len_max: 4, slots_max: 1, faults, ..SimConfig::exact() };
+        let mut state = State::new(&config);
+        for _ in 0..10 {
+            let (stream, _, _, mut seq) = state.new_stream().unwrap();
+            for _ in 0..10 {
+                state.enqueue_work(stream, Work::For(Nanos::ZERO)).unwrap();
+                let point = state.new_point(stream);
+                seq = seq.next();
+                assert!(state.enqueue_store(stream, seq, point).unwrap());
+                state.release_point(point);
+                assert!(state.due.len() <= 4, "{} are due", state.due.len());
+            }
+            state.release_stream(stream);
+        }
+        assert_eq!((state.counts.arms, state.counts.repeated), (100, 4));
+        state.turn(Instant::ORIGIN + FAR);
+        assert_eq!((state.due.len(), state.counts.landed), (0, 104));
+        let (stream, _, _, seq) = state.new_stream().unwrap();
+        let point = state.new_point(stream);
+        assert!(state.enqueue_store(stream, seq.next(), point).unwrap());
+        assert_eq!(state.counts.repeated, 5, "there is room again");
     }
 }

@@ -11,6 +11,10 @@ use wakeline_core::{Clock, Instant, ManualClock, Nanos};
 /// How long a real time line spins before it sleeps: shorter lengths cannot be slept.
 pub const SPIN_NS_MAX: u64 = 20_000;
 
+/// How often in a row a real time line finds its clock unmoved before it sleeps instead of spinning. Every machine's
+/// clock moves within this many looks, each of 10 ns at least, or else is too coarse to spin by.
+const STILL_LOOKS_MAX: u32 = 1_000;
+
 /// How long a real time line sleeps at most before it lets its caller look again.
 pub const SLICE_NS_MAX: u64 = 1_000_000;
 
@@ -91,7 +95,8 @@ impl TimeLine for VirtualTime {
 /// Real time: a host's clock and how its threads sleep.
 ///
 /// Lengths up to [`SPIN_NS_MAX`] are spun, longer ones slept in slices of at most [`SLICE_NS_MAX`]: so long
-/// blocking calls burn no core, and find within a slice what other threads changed.
+/// blocking calls burn no core, and find within a slice what other threads changed. A clock that stands still while
+/// it is spun by, as a played one does, is slept by instead.
 ///
 /// ```
 /// use wakeline_core::{Clock, ManualClock, Nanos};
@@ -102,6 +107,8 @@ impl TimeLine for VirtualTime {
 /// let until = time.now() + Nanos::from_micros(500);
 /// time.pass(until);
 /// assert_eq!(time.now(), until);
+/// time.pass(until + Nanos::from_micros(3)); // short, and ends all the same
+/// assert_eq!(time.now(), until + Nanos::from_micros(3));
 /// ```
 #[derive(Clone)]
 pub struct RealTime<C, S> {
@@ -126,14 +133,18 @@ impl<C: Clock, S> Clock for RealTime<C, S> {
 
 impl<C: Clock, S: Fn(Nanos)> TimeLine for RealTime<C, S> {
     fn pass(&self, until: Instant) {
-        let left = until.since(self.clock.now());
-        if left > Nanos::from_nanos(SPIN_NS_MAX) {
-            (self.sleep)(left.min(Nanos::from_nanos(SLICE_NS_MAX)));
-            return;
-        }
-        while self.clock.now() < until {
+        let mut now = self.clock.now();
+        let mut still_looks = 0;
+        while until.since(now) <= Nanos::from_nanos(SPIN_NS_MAX) && still_looks < STILL_LOOKS_MAX {
+            if now >= until {
+                return;
+            }
             core::hint::spin_loop();
+            let before = now;
+            now = self.clock.now();
+            still_looks = if now > before { 0 } else { still_looks + 1 };
         }
+        (self.sleep)(until.since(now).min(Nanos::from_nanos(SLICE_NS_MAX)));
     }
 }
 

@@ -238,6 +238,15 @@ fn a_park_ends_for_no_reason() -> Result<(), Error> {
 }
 
 #[test]
+fn a_park_that_ends_for_no_reason_at_once_still_lets_time_pass() -> Result<(), Error> {
+    let (_, host, _) = device(Faults { spurious_wake: Chance::always(0), ..Faults::none() })?;
+    for ns in 1..=3 {
+        assert_eq!((host.park(None, at(3), || false), host.now()), (Wake::Woke, at(ns)));
+    }
+    Ok(())
+}
+
+#[test]
 fn a_sleep_ends_early_but_time_always_passes() -> Result<(), Error> {
     let (_, host, _) = device(Faults { early_sleep: Chance::always(30), ..Faults::none() })?;
     host.idle(Some(at(100)));

@@ -234,12 +234,16 @@ fn park_looks_at_least_once_and_ends_at_its_time() -> Result<(), Error> {
 }
 
 #[test]
-fn a_ring_ends_a_park_and_the_next_idle_call_and_no_other() -> Result<(), Error> {
+fn a_ring_ends_one_park_or_idle_call_and_no_other() -> Result<(), Error> {
     let (_, host, _) = exact()?;
-    host.bell().wake_by_ref();
-    assert_eq!(host.park(None, at(10), || false), Wake::Woke);
+    let bell = host.bell();
+    bell.wake_by_ref();
+    assert_eq!((host.park(None, at(10), || false), host.now()), (Wake::Woke, at(0)));
+    assert_eq!((host.park(None, at(10), || false), host.now()), (Wake::Woke, at(10)));
+    bell.wake_by_ref();
+    assert_eq!(host.park(None, at(20), || true), Wake::Reached);
     host.idle(Some(at(20)));
-    assert_eq!(host.now(), at(0));
+    assert_eq!(host.now(), at(10), "the park did not end by the ring");
     host.idle(Some(at(30)));
     assert_eq!(host.now(), at(30));
     host.idle(None); // nothing is due and nobody can ring: comes back
@@ -375,5 +379,21 @@ fn one_host_moves_all_devices_of_its_time_line() -> Result<(), Error> {
         near.poll() == Wake::Reached
     });
     assert_eq!((seen, host.now()), (Some(at(US)), at(2 * US)));
+    Ok(())
+}
+
+#[test]
+fn a_point_that_is_armed_again_keeps_its_store() -> Result<(), Error> {
+    let (device, host, stream) = exact()?;
+    stream.launch(Nanos::from_nanos(US))?;
+    let mut point = stream.point();
+    assert_eq!(point.arm()?, Arming::Armed);
+    assert_eq!(point.park(&host, at(US / 2)), Wake::Woke);
+    stream.launch(Nanos::from_nanos(5 * US))?; // behind the point
+    let calls = device.counts().calls;
+    assert_eq!(point.arm()?, Arming::Armed);
+    assert_eq!((device.counts().calls, device.counts().arms), (calls, 1));
+    assert_eq!((point.park(&host, Instant::MAX), host.now()), (Wake::Reached, at(US)));
+    assert_eq!(point.query()?, Status::Done);
     Ok(())
 }

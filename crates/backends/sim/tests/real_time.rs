@@ -5,13 +5,13 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use alloc::task::Wake as RawWake;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::Waker;
 use std::thread::{self, Thread};
 use std::time;
 
-use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Status, Turn, Wake};
-use wakeline_sim::{Chance, Faults, RealTime, SimConfig, SimDevice};
+use wakeline_core::{Clock, CompletionPort, Error, Instant, ManualClock, Nanos, Status, Turn, Wake};
+use wakeline_sim::{Chance, Faults, RealTime, SimConfig, SimDevice, TimeLine};
 
 #[derive(Clone, Copy)]
 struct WallClock(time::Instant);
@@ -134,4 +134,48 @@ fn a_block_sees_the_work_and_the_fault_of_another_thread() -> Result<(), Error> 
         assert!(point.block(None).is_err());
     });
     Ok(())
+}
+
+/// A clock that only moves when somebody sleeps; panics where nobody does.
+struct Played(ManualClock, AtomicU32);
+
+impl Clock for &Played {
+    fn now(&self) -> Instant {
+        assert!(self.1.fetch_add(1, Ordering::Relaxed) < 1_000_000, "it only ever looks at its clock");
+        self.0.now()
+    }
+}
+
+#[test]
+fn a_clock_that_is_played_lets_short_and_long_times_pass() -> Result<(), Error> {
+    let played = Played(ManualClock::new(), AtomicU32::new(0));
+    let time = RealTime::new(&played, |length| played.0.advance(length));
+    for length in [1, 20_000, 20_001, 1_000_000] {
+        let until = time.now() + Nanos::from_nanos(length);
+        time.pass(until);
+        assert_eq!(time.now(), until);
+    }
+    // Every charge is shorter than what is slept otherwise.
+    let device = SimDevice::new(time, SimConfig::default())?;
+    let stream = device.stream()?;
+    stream.launch(Nanos::from_micros(10))?;
+    let mut point = stream.point();
+    point.arm()?;
+    assert_eq!((point.query()?, point.block(None)?), (Status::Pending, Status::Done));
+    Ok(())
+}
+
+#[test]
+fn a_short_time_on_a_real_clock_is_spun_and_not_slept() {
+    let sleeps = AtomicU32::new(0);
+    let time = RealTime::new(WallClock(time::Instant::now()), |length| {
+        sleeps.fetch_add(1, Ordering::Relaxed);
+        sleep(length);
+    });
+    for _ in 0..100 {
+        let until = time.now() + Nanos::from_micros(10);
+        time.pass(until);
+        assert!(time.now() >= until);
+    }
+    assert_eq!(sleeps.load(Ordering::Relaxed), 0);
 }

@@ -40,14 +40,21 @@ const ASLEEP: u32 = 2;
 /// ring is a `Release` write and arrow 4 an `Acquire` one. A ring that arrow 4 overwrites together with an
 /// earlier one is answered by the same return, and its writes are visible too, since each ring is a
 /// read-modify-write and so continues the release sequence.
+///
+/// A ring is answered once, by whoever sleeps or asks first. Who must not miss one that another has answered, as
+/// [`StdIdle::block_on`] with a future that itself idles, looks at `rings`: a ring counts before it takes the word,
+/// so where it was answered, it was counted.
 #[derive(Debug)]
 struct Bell {
     state: AtomicU32,
+    /// How many rings there were, modulo 2^32.
+    rings: AtomicU32,
     sleeper: sys::Sleeper,
 }
 
 impl Bell {
     fn ring(&self) {
+        self.rings.fetch_add(1, Ordering::Release);
         // Always a swap, even if it rang already: a thread that only looked would not publish its own writes.
         if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
             self.sleeper.wake(&self.state);
@@ -67,7 +74,7 @@ impl Wake for Bell {
 
 /// Puts its thread to sleep until a moment or a ring of its [`bell`](Idle::bell).
 ///
-/// A ring costs one atomic swap while nobody sleeps, and one futex wake otherwise. On Linux it may be rung
+/// A ring costs two atomic operations while nobody sleeps, and one futex wake otherwise. On Linux it may be rung
 /// from a signal handler. Signals do not end an [`idle`](Idle::idle) call: it sleeps on to the same absolute
 /// moment.
 ///
@@ -101,7 +108,8 @@ pub struct StdIdle {
 impl StdIdle {
     /// An idle whose bell has not rung; moments are on the time line of `clock`. Allocates once.
     pub fn new(clock: StdClock) -> Self {
-        let bell = Bell { state: AtomicU32::new(QUIET), sleeper: sys::Sleeper::new() };
+        let bell =
+            Bell { state: AtomicU32::new(QUIET), rings: AtomicU32::new(0), sleeper: sys::Sleeper::new() };
         Self { clock, bell: Arc::new(bell), one_thread: PhantomData }
     }
 
@@ -120,7 +128,7 @@ impl StdIdle {
 
     /// Sleeps until `until` (`None`: without bound) or a ring; says whether it rang, and answers the ring.
     pub fn sleep(&self, until: Option<Instant>) -> bool {
-        let Bell { state, sleeper } = &*self.bell;
+        let Bell { state, sleeper, .. } = &*self.bell;
         if state.compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             loop {
                 if until.is_some_and(|until| self.clock.now() >= until) {
@@ -137,16 +145,23 @@ impl StdIdle {
 
     /// Polls `future` on this thread until it is ready, and sleeps in between until its waker is woken.
     ///
-    /// Without a bound of its own: it ends when the future does.
+    /// Without a bound of its own: it ends when the future does. The future may itself idle, park or block on this
+    /// idle: a ring that it answers while it is polled has it polled again.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let bell = self.bell();
         let mut context = Context::from_waker(&bell);
         loop {
+            let rings = self.bell.rings.load(Ordering::Acquire);
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            self.sleep(None);
+            if self.bell.rings.load(Ordering::Acquire) == rings {
+                self.sleep(None);
+            } else {
+                // One since before the poll, whoever answered it: the next poll is for this ring.
+                self.take_ring();
+            }
         }
     }
 }

@@ -9,8 +9,9 @@ use wakeline_core::{Clock, CompletionLine, Error, ErrorCode, Instant, Nanos, Par
 
 use crate::idle::StdIdle;
 
-/// How often a spin looks at the words between two looks at the clock. Eight looks take 0.2 to 0.4 us with
-/// the `pause` in between, against 25 to 40 ns for the clock.
+/// How often a spin looks at one line between two looks at the clock. Eight looks take 0.2 to 0.4 us with
+/// the `pause` in between, against 25 to 40 ns for the clock. With several lines a look takes as long as there are
+/// words: it looks at the clock and the bell after each.
 const LOOKS_PER_CLOCK: u32 = 8;
 
 /// How long one park in hardware lasts at most, so that a ring of the bell is noticed: microseconds.
@@ -138,8 +139,8 @@ impl Park for NoWordWait {
 ///
 /// So a long wait never pins a core, nor does one that is made of many parks: a *watch* is a run of parks
 /// that do not reach their words, each begun less than `spin_us_max` (but 50 us at least) after the one
-/// before; its time in user mode is bounded as one. A nap ends at once at a ring, a spin within 0.5 us, a
-/// park in hardware within 50 us.
+/// before; its time in user mode is bounded as one. A nap ends at once at a ring, a spin within 0.5 us (with
+/// several lines after the look it is at), a park in hardware within 50 us.
 ///
 /// `I` is a [`StdIdle`] of its own or a reference to the executor's. A ring that ends a park is answered by
 /// that: after [`Wake::Woke`] look at whatever the bell is for.
@@ -225,10 +226,10 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
         }
     }
 
-    /// Looks and looks until `end`: `None` when that has come.
-    fn spin(&self, end: Instant, ready: &mut impl FnMut() -> bool) -> Option<Wake> {
+    /// Looks and looks until `end`, at the clock and the bell after every `looks`: `None` when that has come.
+    fn spin(&self, looks: u32, end: Instant, ready: &mut impl FnMut() -> bool) -> Option<Wake> {
         while self.now() < end {
-            for _ in 0..LOOKS_PER_CLOCK {
+            for _ in 0..looks {
                 if ready() {
                     return Some(Wake::Reached);
                 }
@@ -291,12 +292,12 @@ impl<I: Borrow<StdIdle>, H: Park> Park for StdPark<I, H> {
         let start = self.now();
         let spent = self.spent(start);
         let bound = |us_max: u32| until.min(start + (Nanos::from_micros(us_max.into()) - spent));
-        let watched = match (&self.word_wait, line) {
-            (Ok(word_wait), Some(line)) => {
-                self.in_hardware(word_wait, line, bound(self.policy.hardware_us_max), &mut ready)
-            }
+        let watched = if let (Ok(word_wait), Some(line)) = (&self.word_wait, line) {
+            self.in_hardware(word_wait, line, bound(self.policy.hardware_us_max), &mut ready)
+        } else {
             // A hardware monitor covers one line: with several, look at all of them.
-            _ => self.spin(bound(self.policy.spin_us_max), &mut ready),
+            let looks = if line.is_some() { LOOKS_PER_CLOCK } else { 1 };
+            self.spin(looks, bound(self.policy.spin_us_max), &mut ready)
         };
         let spent = spent + self.now().since(start);
         let wake = watched.unwrap_or_else(|| self.nap(until, &mut ready));
@@ -316,6 +317,8 @@ fn fallback(why: &dyn fmt::Display, policy: ParkPolicy) -> Error {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+
+    use wakeline_core::Idle;
 
     use crate::clock::StdClock;
 
@@ -368,6 +371,35 @@ mod tests {
         let before = parks.get();
         assert_eq!(park.park(Some(&line), Instant::MAX, || true), Wake::Reached);
         assert_eq!(parks.get(), before, "it did not look first");
+    }
+
+    /// Each look at many words takes long: a spin that goes on looking is late.
+    #[test]
+    fn a_spin_at_several_lines_looks_at_the_clock_and_the_bell_after_each_look() {
+        let clock = StdClock::new();
+        let park = StdPark::new(StdIdle::new(clock), ParkPolicy::new(10_000, 50).unwrap());
+        let until = clock.now() + Nanos::from_millis(5);
+        let looks = Cell::new(0);
+        let slow = || {
+            looks.set(looks.get() + 1);
+            if looks.get() > 1 {
+                clock.sleep_until(until);
+            }
+            false
+        };
+        assert_eq!(park.park(None, until, slow), Wake::Woke);
+        // Before it spins, as it spins, when the time is up.
+        assert!(looks.get() <= 3, "{} looks", looks.get());
+        let (looks, bell) = (Cell::new(0), park.idle().bell());
+        let ringing = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == 2 {
+                bell.wake_by_ref();
+            }
+            false
+        };
+        assert_eq!(park.park(None, Instant::MAX, ringing), Wake::Woke);
+        assert!(looks.get() <= 3, "{} looks after a ring", looks.get());
     }
 
     #[test]

@@ -137,3 +137,43 @@ fn block_on_polls_again_for_each_wake_and_only_then() {
     assert_eq!(block_on(future), 3);
     assert_eq!(polls.load(Ordering::Relaxed), 4);
 }
+
+/// Polls twice: at the first, the future is woken and then does `idling`, which answers that ring.
+fn is_polled_again(name: &str, idling: impl Fn(&StdIdle) + Send + 'static) {
+    let (over, ended) = std::sync::mpsc::channel();
+    // A lost wake is a sleep without end: on a thread of its own, so that the test ends.
+    std::thread::spawn(move || {
+        let idle = StdIdle::new(StdClock::new());
+        let mut polls = 0;
+        idle.block_on(core::future::poll_fn(|context| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(());
+            }
+            let waker = context.waker().clone();
+            std::thread::spawn(move || waker.wake()).join().unwrap();
+            idling(&idle);
+            Poll::Pending
+        }));
+        over.send(()).unwrap();
+    });
+    let guard = core::time::Duration::from_nanos(GUARD.as_nanos());
+    assert!(ended.recv_timeout(guard).is_ok(), "{name} took a wake from its block_on");
+}
+
+#[test]
+fn a_wake_that_is_answered_within_a_poll_has_block_on_poll_again() {
+    is_polled_again("an idle", |idle| idle.idle(Some(idle.clock().now() + GUARD)));
+    is_polled_again("a park", |idle| {
+        let park = StdPark::new(idle, ParkPolicy::default());
+        assert_eq!(park.park(None, idle.clock().now() + GUARD, || false), Wake::Woke);
+    });
+    is_polled_again("a look", |idle| assert!(idle.take_ring()));
+    is_polled_again("a nested block_on", |idle| {
+        let mut polls = 0;
+        idle.block_on(core::future::poll_fn(|_| {
+            polls += 1;
+            if polls == 1 { Poll::Pending } else { Poll::Ready(()) }
+        }));
+    });
+}
