@@ -9,6 +9,10 @@ use wakeline::{Error, ErrorCode, WaitBands};
 
 use crate::Failure;
 
+/// How long a wait watches its word before it naps, by default: a bit more than the longest margin, so that a wait that slept watches
+/// until its step ends. That is at most 5 % of a step of 5 ms.
+const SPIN_US: u32 = 250;
+
 /// Replay recorded steps of GPU work in real time on a simulated device, and measure what waiting for them costs.
 ///
 /// Without arguments: some workloads of a trace that comes with the example, under three plans, in about 20 s. No GPU.
@@ -37,8 +41,8 @@ pub(crate) struct Cli {
     /// What the durations are learned by
     #[arg(long, value_enum, default_value_t = Key::Point)]
     pub(crate) key: Key,
-    /// A park watches the word for at most so many microseconds, then it naps
-    #[arg(long, value_name = "US", default_value_t = 200)]
+    /// A wait watches its word for at most so many microseconds, then it naps
+    #[arg(long, value_name = "US", default_value_t = SPIN_US)]
     pub(crate) spin_us: u32,
     /// A nap between two looks at the word takes so many microseconds
     #[arg(long, value_name = "US", default_value_t = 50)]
@@ -71,9 +75,10 @@ impl Cli {
             if error.kind() == ErrorKind::DisplayHelp {
                 return Failure::Help(text);
             }
-            // The first line says what is wrong; the others repeat the usage.
-            let line = text.lines().next().unwrap_or_default();
-            let line = line.strip_prefix("error: ").unwrap_or(line);
+            // The first paragraph says what is wrong; the others repeat the usage.
+            let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            let line = lines.join(" ");
+            let line = line.strip_prefix("error: ").unwrap_or(&line);
             Failure::Usage(format!("{line} (--help lists the arguments)"))
         })
     }

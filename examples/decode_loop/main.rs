@@ -130,7 +130,9 @@ fn run() -> Result<(), Failure> {
     let mut table = Table::new(io::stdout().lock(), cli.quiet);
     table.title(&source, &environment)?;
     table.timers(slack_before, slack.as_ref().err(), &oversleep)?;
-    table.threads(apart.as_ref(), stage.park_warning().as_ref())?;
+    table.threads(apart.as_ref())?;
+    table.parking(policy, stage.park_warning().as_ref())?;
+    table.plans(&plans::texts(&cli, &plans)?)?;
     let end = Instant::now() + Duration::from_secs(cli.seconds.into()) * OVERRUN_PERCENT / 100;
     for workload in &workloads {
         let run = replay(&stage, workload, &cli, &plans, &oversleep, end)?;

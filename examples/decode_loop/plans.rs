@@ -22,8 +22,11 @@ const MIN_SLEEP_US: u64 = 200;
 const MAX_SLEEP_US: u64 = 20_000;
 /// The margin is rounded up to this.
 const MARGIN_STEP_US: u64 = 10;
-/// The longest margin by default: watched through, it is 6 % of a step of 5 ms. A machine that wakes later is late now and then.
-const MARGIN_US_MAX: u64 = 300;
+/// The shortest margin by default: how late a virtual processor wakes changes from second to second, by the load of others and by how
+/// deep it slept (p99 of 20 us and of 100 us were seen a minute apart). Watched through, it is 2 % of a step of 5 ms.
+const MARGIN_US_LEAST: u64 = 100;
+/// The longest margin by default: 4 % of such a step. A machine that wakes later is late now and then.
+const MARGIN_US_MAX: u64 = 200;
 
 /// How long the sleeps are whose lateness the margin covers, and how many are measured: a second.
 const OVERSLEEP_LENGTH: Nanos = Nanos::from_millis(5);
@@ -46,6 +49,21 @@ pub(crate) struct Arm {
 /// How many arms there will be.
 pub(crate) fn count(cli: &Cli, plans: &[WaitBands]) -> usize {
     1 + if plans.is_empty() { 2 } else { plans.len() } + usize::from(!cli.no_work)
+}
+
+/// What the arms are called and the plans they stand for, before there is a workload to choose a margin for.
+pub(crate) fn texts(cli: &Cli, plans: &[WaitBands]) -> Result<Vec<(String, String)>, Failure> {
+    let arms = arms(cli, plans, Nanos::from_micros(MARGIN_US_LEAST))?;
+    let named = arms.into_iter().filter(|arm| !arm.works).map(|arm| {
+        let text = arm.bands.to_string();
+        let chosen = if plans.is_empty() {
+            text.replace(&format!("margin_us={MARGIN_US_LEAST},"), "margin_us=..,")
+        } else {
+            text
+        };
+        (arm.name, chosen)
+    });
+    Ok(named.collect())
 }
 
 /// The arms for a workload: `poll` first, then the plans, then the last of them with work.
@@ -82,17 +100,22 @@ pub(crate) struct Margin {
 }
 
 impl Margin {
-    /// What covers this machine's lateness and the steps' own spread, within the limit.
+    /// What covers this machine's lateness and the steps' own spread, within the limits.
     pub(crate) fn new(oversleep: &Oversleep, shortfall: Nanos) -> Self {
         let oversleep = oversleep.quantile(0.99);
         let us = (oversleep + shortfall).as_nanos().div_ceil(1_000);
-        let total = Nanos::from_micros(us.next_multiple_of(MARGIN_STEP_US).min(MARGIN_US_MAX));
+        let total =
+            Nanos::from_micros(us.next_multiple_of(MARGIN_STEP_US).clamp(MARGIN_US_LEAST, MARGIN_US_MAX));
         Self { total, oversleep, shortfall }
     }
 
-    /// Whether it is less than it should be.
-    fn is_capped(&self) -> bool {
-        self.total < self.oversleep + self.shortfall
+    /// Which limit it was set to, if any.
+    fn limit(&self) -> &'static str {
+        match self.total.as_micros() {
+            MARGIN_US_LEAST => ", the least",
+            MARGIN_US_MAX => ", the most",
+            _ => "",
+        }
     }
 }
 
@@ -100,8 +123,7 @@ impl fmt::Display for Margin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { total, oversleep, shortfall } = self;
         let (oversleep, shortfall) = (Us(*oversleep), Us(*shortfall));
-        let most = if self.is_capped() { ", the most" } else { "" };
-        write!(f, "{} us{most}, for {oversleep} us that sleeps end late", total.as_micros())?;
+        write!(f, "{} us{}, for {oversleep} us that sleeps end late", total.as_micros(), self.limit())?;
         write!(f, " and {shortfall} us that steps end early (p99)")
     }
 }

@@ -2,12 +2,12 @@
 
 #![allow(clippy::cast_precision_loss, reason = "shares and means, for people to read")]
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{self, Write};
 
-use wakeline::{Error, Nanos};
+use wakeline::{Error, ErrorCode, Nanos};
 use wakeline_benches::{Apart, Environment, Interval};
-use wakeline_std::{Oversleep, TimerSlack};
+use wakeline_std::{Oversleep, ParkPolicy, TimerSlack};
 
 use crate::Run;
 use crate::steps::{Source, Workload};
@@ -19,17 +19,19 @@ pub(crate) struct Table<W> {
     quiet: bool,
 }
 
-/// How the columns are laid out; the first, the plan's name, takes what it needs.
-const COLUMNS: [(&str, &str, usize); 8] = [
-    ("CPU", "of a spin    ", 14),
-    ("added", "p50", 8),
-    ("latency,", "p99", 9),
-    ("us   ", "max", 9),
-    ("late", "wakes", 8),
-    ("a wait:", "parks", 9),
-    ("", "queries", 10),
-    ("wait", "filled", 9),
+/// The width of the column of ratios, which starts flush.
+const RATIO: usize = 14;
+
+/// The other columns, ends flush: in groups, each with a title, and the names and widths of its columns.
+const GROUPS: [(&str, &[(&str, usize)]); 4] = [
+    ("added latency, us", &[("p50", 7), ("p99", 9), ("max", 9)]),
+    ("late", &[("wakes", 8)]),
+    ("in a wait", &[("parks", 9), ("queries", 10)]),
+    ("wait", &[("filled", 9)]),
 ];
+
+/// How many columns the groups have.
+const COLUMNS: usize = 7;
 
 const LEGEND: &str = "
 CPU of a spin    CPU time of the waiting thread by that of `poll`, paired by round: mean and 99 % interval
@@ -90,20 +92,40 @@ impl<W: Write> Table<W> {
         ))
     }
 
-    pub(crate) fn threads(&mut self, apart: Option<&Apart>, no_hardware: Option<&Error>) -> io::Result<()> {
+    pub(crate) fn threads(&mut self, apart: Option<&Apart>) -> io::Result<()> {
         match apart {
             Some(apart) => self.line(format_args!(
                 "threads    the waiting one on CPU {}, the simulated device's on the others",
                 apart.cpu()
-            ))?,
+            )),
             None => self.line(format_args!(
                 "threads    the simulated device's may get in the way of the waiting one"
-            ))?,
+            )),
         }
-        match no_hardware {
-            Some(warning) => self.line(format_args!("parking    {warning}")),
-            None => Ok(()),
+    }
+
+    /// How waits park, where they cannot in hardware, and why not.
+    pub(crate) fn parking(&mut self, policy: ParkPolicy, no_hardware: Option<&Error>) -> io::Result<()> {
+        let Some(warning) = no_hardware else {
+            return self.line(format_args!("parking    on the word in hardware"));
+        };
+        self.line(format_args!("parking    {policy}"))?;
+        match (warning.code(), warning.args()) {
+            (ErrorCode::ParkFallback, [why, ..]) => {
+                self.line(format_args!("           no word wait in hardware: {why}"))
+            }
+            _ => self.line(format_args!("           {warning}")),
         }
+    }
+
+    pub(crate) fn plans(&mut self, texts: &[(String, String)]) -> io::Result<()> {
+        let width = texts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut title = "plans";
+        for (name, text) in texts {
+            self.line(format_args!("{title:11}{name:width$}   {text}"))?;
+            title = "";
+        }
+        Ok(())
     }
 
     pub(crate) fn workload(&mut self, workload: &Workload, run: &Run) -> io::Result<()> {
@@ -126,23 +148,35 @@ impl<W: Write> Table<W> {
             Us(Nanos::from_nanos(device.p50_ns)),
             Us(Nanos::from_nanos(device.p99_ns))
         ))?;
-        let header = |part: fn(&(&str, &str, usize)) -> String| COLUMNS.iter().map(part).collect::<String>();
-        let (top, bottom) = (
-            header(|(top, _, width)| format!("{top:>width$}")),
-            header(|(_, name, width)| format!("{name:>width$}")),
-        );
-        self.line(format_args!("  {:name_width$}{top}", ""))?;
-        self.line(format_args!("  {:name_width$}{bottom}", "plan"))?;
+        self.columns("", "CPU", name_width, |(title, columns)| {
+            let width = columns.iter().map(|(_, width)| width).sum();
+            format!("{title:>width$}")
+        })?;
+        self.columns("plan", "of a spin", name_width, |(_, columns)| {
+            columns.iter().map(|(name, width)| format!("{name:>width$}")).collect::<Vec<_>>().concat()
+        })?;
         for (number, tally) in run.tallies.iter().enumerate() {
-            let cells = cells(tally, run.paired.ratio(number, 0), number == 0);
-            let mut line = String::new();
-            for (cell, (_, _, width)) in cells.iter().zip(COLUMNS) {
-                // Writing to a string does not fail.
-                let _ = write!(line, "{cell:>width$}");
-            }
-            self.line(format_args!("  {:name_width$}{line}", tally.arm.name))?;
+            let mut cells = cells(tally).into_iter();
+            let ratio = ratio(run.paired.ratio(number, 0), number == 0);
+            self.columns(&tally.arm.name, &ratio, name_width, |(_, columns)| {
+                let cell =
+                    |(_, width): &(&str, usize)| format!("{:>width$}", cells.next().unwrap_or_default());
+                columns.iter().map(cell).collect::<Vec<_>>().concat()
+            })?;
         }
         Ok(())
+    }
+
+    /// A line of the table: the plan's name, the ratio, and what `group` makes of each group of columns.
+    fn columns(
+        &mut self,
+        name: &str,
+        ratio: &str,
+        name_width: usize,
+        group: impl FnMut((&str, &[(&str, usize)])) -> String,
+    ) -> io::Result<()> {
+        let groups: String = GROUPS.into_iter().map(group).collect();
+        self.line(format_args!("  {name:name_width$}   {ratio:RATIO$}{groups}"))
     }
 
     pub(crate) fn legend(&mut self) -> io::Result<()> {
@@ -150,30 +184,27 @@ impl<W: Write> Table<W> {
     }
 }
 
-fn cells(tally: &Tally, ratio: Option<Interval>, base: bool) -> [String; COLUMNS.len()] {
+fn ratio(ratio: Option<Interval>, base: bool) -> String {
+    match ratio {
+        Some(Interval { mean, half_width: Some(half), .. }) if !base => format!("{mean:.3} ±{half:.3}"),
+        Some(Interval { mean, .. }) => format!("{mean:.3}"),
+        None => "-".to_owned(),
+    }
+}
+
+fn cells(tally: &Tally) -> [String; COLUMNS] {
     let latency = tally.latency.quantiles();
     let counts = tally.counts;
     let waits = counts.waits.max(1) as f64;
-    let ratio = ratio.map_or_else(
-        || "-".to_owned(),
-        |ratio| match ratio.half_width {
-            Some(half) if !base => format!("{:.3} ±{half:.3}", ratio.mean),
-            _ => format!("{:.3}       ", ratio.mean),
-        },
-    );
+    let filled = 100.0 * counts.worked_ns as f64 / counts.waited_ns.max(1) as f64;
     [
-        ratio,
         Us(Nanos::from_nanos(latency.p50_ns)).to_string(),
         Us(Nanos::from_nanos(latency.p99_ns)).to_string(),
         Us(Nanos::from_nanos(latency.max_ns)).to_string(),
         counts.late_wakes.to_string(),
         format!("{:.1}", counts.parks as f64 / waits),
         format!("{:.1}", counts.queries as f64 / waits),
-        if tally.arm.works {
-            format!("{:.0} %", 100.0 * counts.worked_ns as f64 / counts.waited_ns.max(1) as f64)
-        } else {
-            "-".to_owned()
-        },
+        if tally.arm.works { format!("{filled:.0} %") } else { "-".to_owned() },
     ]
 }
 

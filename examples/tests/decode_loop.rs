@@ -70,6 +70,8 @@ fn a_tiny_trace_gives_a_table_of_all_plans() {
     assert_eq!(arms(&ran), ARMS, "{}", ran.stdout);
     for told in [
         "\ntiny: all steps; a wait takes 1007 us (p50), 1015 us (p99)",
+        "\nplans      poll           poll\n           flag           flag:park_us=50,backstop_us=1000\n",
+        "flag:park_us=50,backstop_us=1000+predict:margin_us=..,min_sleep_us=200,max_sleep_us=20000,window=8\n",
         "\n  margin of flag+predict: ",
         "late wakes",
     ] {
@@ -155,6 +157,10 @@ fn wrong_arguments_are_refused_in_a_line() {
         (
             &["--steps", "0"],
             &*format!("invalid value '0' for '--steps <N>': 0 is not in 1..=4294967295 {hint}"),
+        ),
+        (
+            &["--key", "x"],
+            &*format!("invalid value 'x' for '--key <KEY>' [possible values: point, rows] {hint}"),
         ),
         (&["--nap-us", "1"], "nap_us is 1, but must be from 5 to 10000"),
     ] {
