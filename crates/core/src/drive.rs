@@ -15,6 +15,9 @@ use crate::wait::{Action, End, Observation, Report, Wait};
 /// [`Executor`](crate::Executor) (with its [`Reactor`](crate::Reactor)) and on any other runtime (with its timer and a
 /// watcher). Between two queries other ready work runs. Driver calls are made on the calling thread.
 ///
+/// A plan with `+predict` sleeps only by a prediction: [`drive_at`] takes it from a [`PointTable`], or [`Wait::predicted`] hands
+/// one in.
+///
 /// Dropping the future at any moment ends the waiting only: what the device may still touch belongs to `port` and
 /// its backend. No allocation unless it fails.
 ///
@@ -103,9 +106,30 @@ where
 ///
 /// As [`drive`]; a wait that fails teaches nothing.
 ///
-/// # Panics
+/// The table is borrowed before and after the wait, not during it, so any number of tasks may share one.
 ///
-/// Never: the table is borrowed before and after the wait, not during it.
+/// ```
+/// use std::cell::RefCell;
+/// use wakeline_core::{Inline, Nanos, PointTable, Wait, WaitPlan, drive_at, run_inline};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
+///
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let host = VirtualHost::new(&device);
+/// let inline = Inline::new(&host, &host, &host);
+/// let plan: WaitPlan =
+///     "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8".parse()?;
+/// let table = RefCell::new(PointTable::new(16)?);
+/// let stream = device.stream()?;
+/// let mut sleeps = Vec::new();
+/// for _ in 0..3 {
+///     stream.launch(Nanos::from_millis(2))?;
+///     let wait = Wait::new(&plan);
+///     let report = run_inline(drive_at(&table, "decode", wait, &mut stream.point(), &inline, None))??;
+///     sleeps.push(report.sleeps);
+/// }
+/// assert_eq!(sleeps, [0, 1, 1]); // a cold point never sleeps
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 pub async fn drive_at<K, P, H>(
     table: &RefCell<PointTable<K>>,
     key: K,

@@ -92,7 +92,7 @@ impl fmt::Display for ErrorCode {
 /// assert_eq!(error.args(), ["sim", "query", "device lost"]);
 /// assert_eq!(error.to_string(), "sim: query failed: device lost");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error {
     inner: Arc<Inner>,
 }
@@ -131,6 +131,14 @@ impl Error {
     /// The arguments, as listed at the [`ErrorCode`].
     pub fn args(&self) -> &[String] {
         &self.inner.args
+    }
+}
+
+impl fmt::Debug for Error {
+    /// `0x000B InvalidSlot: slot 8 is out of range: ..`: what a `main` that returns it prints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.code())?;
+        self.inner.source.as_ref().map_or(Ok(()), |source| write!(f, " (caused by: {source})"))
     }
 }
 
@@ -176,5 +184,7 @@ mod tests {
         let error = Error::new(ErrorCode::Backend, [&"sim", &"arm", &"bad slot"]).with_source(cause);
         let source = core::error::Error::source(&error).unwrap();
         assert!(source.to_string().contains("slot 9"), "{source}");
+        let debug = alloc::format!("{error:?}");
+        assert!(debug.starts_with("0x0008 Backend: sim: arm failed: bad slot (caused by: slot 9"), "{debug}");
     }
 }

@@ -176,7 +176,7 @@ impl<P: Park + ?Sized> Park for &P {
 /// Watching a point's completion word, as a future.
 ///
 /// Implemented by whoever watches: [`Inline`](crate::Inline) parks the calling thread, the
-/// [`Reactor`](crate::Reactor) watches between polls, a watcher thread watches for all runtimes. Generic over
+/// [`Reactor`](crate::Reactor) watches between polls; a watcher thread may watch for all runtimes. Generic over
 /// the port, so that an implementer may ask more of its line (`Send`, say).
 pub trait Watch<P: CompletionPort> {
     /// Resolves once the word of `port` is reached or `until` has come.

@@ -1,7 +1,7 @@
 //! The wait: a state machine that holds every decision about waiting and touches no clock, thread or driver.
 //!
-//! Whoever drives it carries out the [`Action`] it asks for and feeds the [`Observation`] that came of it back:
-//! the inline wait, the tasks of an executor, a watcher's entries and the futures of device operations all do.
+//! Whoever drives it carries out the [`Action`] it asks for and feeds the [`Observation`] that came of it back,
+//! as [`drive`](crate::drive) does for inline waits and for the tasks of an executor.
 //! A plan is written once, here, and a test replays any wait from a list of observations.
 //!
 //! | file | what |
@@ -226,7 +226,7 @@ impl Wait {
         self
     }
 
-    /// With a moment at which it ends, done or not. `None` and [`Instant::MAX`] are none: then it ends with the clock.
+    /// With a moment at which it ends, done or not, as in `Wait::new(&plan).deadline(Some(host.now() + Nanos::from_millis(500)))`. `None` and [`Instant::MAX`] are none: then it ends with the clock.
     #[must_use]
     #[inline]
     pub fn deadline(mut self, at: Option<Instant>) -> Self {
