@@ -15,7 +15,8 @@ const SPIN_US: u32 = 250;
 
 /// Replay recorded steps of GPU work in real time on a simulated device, and measure what waiting for them costs.
 ///
-/// Without arguments: some workloads of a trace that comes with the example, under three plans, in about 20 s. No GPU.
+/// Without arguments: some workloads of a trace that comes with the example, under three plans, the last also beside other work, in about 20 s. No
+/// GPU.
 #[derive(Debug, Parser)]
 #[command(name = "decode_loop")]
 pub(crate) struct Cli {

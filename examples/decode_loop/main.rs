@@ -82,7 +82,7 @@ enum Failure {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The records cannot be written.
-    #[error("{file}: {error}")]
+    #[error("{file}: the records cannot be written: {error}")]
     Json { file: String, error: io::Error },
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),

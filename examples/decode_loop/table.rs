@@ -41,13 +41,40 @@ parks, queries   how often a wait watched its word, and how often it asked the d
 wait filled      how much of the waiting the executor spent tokenising text; not counted as CPU time of the wait
 ";
 
+/// How wide the output is at most, in characters.
+const WIDTH: usize = 100;
+/// Where the rest of a folded line begins.
+const INDENT: &str = "                 ";
+
 impl<W: Write> Table<W> {
     pub(crate) const fn new(to: W, quiet: bool) -> Self {
         Self { to, quiet }
     }
 
     fn line(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
-        if self.quiet { Ok(()) } else { writeln!(self.to, "{line}") }
+        if self.quiet {
+            return Ok(());
+        }
+        for line in line.to_string().split('\n') {
+            self.folded(line)?;
+        }
+        Ok(())
+    }
+
+    /// One line, folded at spaces where it is longer than [`WIDTH`]; what is folded stands under the text of the first part.
+    fn folded(&mut self, line: &str) -> io::Result<()> {
+        let (mut indent, mut rest) = ("", line);
+        while rest.chars().count() > WIDTH - indent.len() {
+            let end = rest.char_indices().nth(WIDTH - indent.len()).map_or(rest.len(), |(end, _)| end);
+            let Some(space) = rest[..end].rfind(' ').filter(|space| *space > INDENT.len()) else { break };
+            // A word that fits into no line stays where it is.
+            if rest[space + 1..].split(' ').next().is_some_and(|word| word.len() > WIDTH - INDENT.len()) {
+                break;
+            }
+            writeln!(self.to, "{indent}{}", &rest[..space])?;
+            (indent, rest) = (INDENT, &rest[space + 1..]);
+        }
+        writeln!(self.to, "{indent}{rest}")
     }
 
     pub(crate) fn title(&mut self, source: &Source, environment: &Environment) -> io::Result<()> {

@@ -216,7 +216,7 @@ fn a_missing_file_is_named() {
     let records = missing.join("records.jsonl");
     let ran = run(decode_loop(None, &[]).arg("--json").arg(&records));
     let system = fs::File::create(&records).unwrap_err();
-    refused(&ran, &format!("{}: {system}", records.display()));
+    refused(&ran, &format!("{}: the records cannot be written: {system}", records.display()));
 }
 
 #[test]
