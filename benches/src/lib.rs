@@ -6,6 +6,7 @@
 //! | [`Interval`], [`Tail`] | a mean with its 99 % Student-t interval; the quantiles of a latency |
 //! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
 //! | [`Usage`] | CPU clocks and context switches of a stretch of code |
+//! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
@@ -28,6 +29,7 @@
 extern crate alloc;
 
 mod apart;
+pub mod micro;
 mod paired;
 mod record;
 mod stats;

@@ -3,29 +3,9 @@
 //! `cargo xtask instructions` runs each under callgrind with two N and holds the difference against `limits.toml`. Times
 //! mean nothing here.
 
-use core::hint::black_box;
-use core::task::Waker;
 use std::process::ExitCode;
 
-use wakeline_core::{
-    Action, CompletionLine, Error, Executor, Idle, Instant, ManualClock, MemoryDescriptor, Nanos,
-    Observation, Park, PointTable, Reactor, Seq, Slot, Status, Timer, Wait, WaitPlan, Wake,
-};
-
-const PLAN: &str =
-    "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8";
-
-type Case = fn(u64) -> Result<(), Error>;
-
-/// The loop alone, which `xtask` takes off each other case; then the cases.
-const CASES: [(&str, Case); 6] = [
-    ("empty", empty),
-    ("descriptor_check", descriptor_check),
-    ("machine_step", machine_step),
-    ("machine_wait", machine_wait),
-    ("wake_to_poll", wake_to_poll),
-    ("table_observe_predict", table_observe_predict),
-];
+use wakeline_benches::micro::CASES;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -54,113 +34,4 @@ fn main() -> ExitCode {
 fn fail(message: &str) -> ExitCode {
     eprintln!("micro: {message}");
     ExitCode::from(2)
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
-fn empty(n: u64) -> Result<(), Error> {
-    for i in 0..n {
-        black_box(i);
-    }
-    Ok(())
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
-fn descriptor_check(n: u64) -> Result<(), Error> {
-    let line = CompletionLine::new();
-    let point = MemoryDescriptor::new(&line, Slot::ALL[3], Seq::new(1));
-    for i in 0..n {
-        black_box(i);
-        black_box(black_box(&point).reached());
-    }
-    Ok(())
-}
-
-/// A step of a wait that watches its word: a park has ended and the next begins.
-fn machine_step(n: u64) -> Result<(), Error> {
-    let plan: WaitPlan = PLAN.parse()?;
-    let (mut wait, _) = Wait::new(&plan).start(Instant::ORIGIN);
-    wait.step(Instant::ORIGIN, Observation::Status(Status::Pending));
-    wait.step(Instant::ORIGIN, Observation::Armed);
-    for i in 0..n {
-        black_box(i);
-        // By reference: a caller reads the action where it was written.
-        black_box(&black_box(&mut wait).step(Instant::from_nanos(500), Observation::Woke));
-    }
-    Ok(())
-}
-
-/// A whole wait of a start and six steps: query, arm, sleep, query, park, confirm, report.
-fn machine_wait(n: u64) -> Result<(), Error> {
-    let plan: WaitPlan = PLAN.parse()?;
-    for i in 0..n {
-        black_box(i);
-        let (mut wait, mut action) =
-            Wait::new(black_box(&plan)).predicted(Some(Nanos::from_micros(5_000))).start(Instant::ORIGIN);
-        let script = [
-            (300, Observation::Status(Status::Pending)),
-            (1_500, Observation::Armed),
-            (4_960_000, Observation::Woke),
-            (4_960_300, Observation::Status(Status::Pending)),
-            (5_000_000, Observation::Reached),
-            (5_001_000, Observation::Status(Status::Done)),
-        ];
-        for (at, observation) in script {
-            action = wait.step(Instant::from_nanos(at), observation);
-        }
-        debug_assert!(matches!(action, Action::Finish(_)));
-        black_box(&action);
-    }
-    Ok(())
-}
-
-/// Nothing to sleep on: the task is always ready.
-struct Awake;
-
-impl Idle for Awake {
-    fn idle(&self, _: Option<Instant>) {}
-    fn bell(&self) -> Waker {
-        Waker::noop().clone()
-    }
-}
-
-impl Park for Awake {
-    fn park(&self, _: Option<&CompletionLine>, _: Instant, _: impl FnMut() -> bool) -> Wake {
-        Wake::Woke
-    }
-}
-
-/// From a task's wake to its next poll, with all the executor does between.
-fn wake_to_poll(n: u64) -> Result<(), Error> {
-    let clock = ManualClock::new();
-    let reactor = Reactor::<_, &CompletionLine>::new(&clock);
-    let mut executor = Executor::new(&reactor, Awake, Awake, 4_096)?;
-    executor.spawn(async {
-        for i in 0..n {
-            black_box(i);
-            reactor.yield_now().await;
-        }
-    })?;
-    executor.run(|_, ()| ())?;
-    Ok(())
-}
-
-/// As many points as a program with several readback points has; each wait is of another than the last.
-const POINTS: usize = 16;
-
-fn table_observe_predict(n: u64) -> Result<(), Error> {
-    let plan: WaitPlan = PLAN.parse()?;
-    let mut table = PointTable::new(POINTS)?;
-    let mut expected = None;
-    for key in 0..POINTS as u64 {
-        table.record(key, &plan, Nanos::from_micros(1_000));
-    }
-    for i in 0..n {
-        black_box(i);
-        // Goes round the points, with residuals that rise and fall.
-        let (key, residual) = (i % POINTS as u64, Nanos::from_nanos(i ^ (i << 3)));
-        expected = expected.max(table.predict(black_box(&key), &plan));
-        table.record(key, &plan, residual);
-    }
-    black_box(expected);
-    Ok(())
 }

@@ -10,6 +10,18 @@ use crate::time::Instant;
 /// A host whose timer and watch wait on the calling thread: no future of it ever pends.
 ///
 /// With it, [`drive`](crate::drive) runs to its end within one poll; see [`run_inline`].
+///
+/// ```
+/// use wakeline_core::{Clock, Inline, Nanos, Timer, run_inline};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let host = VirtualHost::new(&device);
+/// let inline = Inline::new(&host, &host, &host); // its clock, its idle, its park
+/// let until = inline.now() + Nanos::from_millis(1);
+/// run_inline(inline.sleep_until(until))?; // this thread sleeps
+/// assert_eq!(inline.now(), until);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Inline<C, I, P> {
     clock: C,

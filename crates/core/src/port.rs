@@ -49,6 +49,55 @@ pub enum Arming {
 ///
 /// A value serves one wait. The awaited point is fixed when the value is made or armed; work enqueued behind
 /// it by others never delays it.
+///
+/// The smallest backend there is, whose device is another thread and its driver an atomic flag:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use wakeline_core::{Arming, CompletionLine, CompletionPort, Error, Instant, MemoryDescriptor, Seq, Slot, Status};
+///
+/// struct Job {
+///     done: Arc<AtomicBool>,
+///     word: MemoryDescriptor<Arc<CompletionLine>>,
+/// }
+///
+/// impl CompletionPort for Job {
+///     type Line = Arc<CompletionLine>;
+///     fn query(&mut self) -> Result<Status, Error> {
+///         Ok(if self.done.load(Ordering::Acquire) { Status::Done } else { Status::Pending })
+///     }
+///     fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
+///         match until {
+///             // A real driver sleeps here.
+///             None => Ok(loop {
+///                 if let Status::Done = self.query()? {
+///                     break Status::Done;
+///                 }
+///                 std::thread::yield_now();
+///             }),
+///             Some(_) => Err(Error::new(wakeline_core::ErrorCode::BlockUnbounded, [&"job"])),
+///         }
+///     }
+///     fn arm(&mut self) -> Result<Arming, Error> {
+///         Ok(Arming::Armed) // the job stores the word by itself
+///     }
+///     fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
+///         Some(&self.word)
+///     }
+/// }
+///
+/// let (line, done) = (Arc::new(CompletionLine::new()), Arc::new(AtomicBool::new(false)));
+/// let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));
+/// let mut job = Job { done: Arc::clone(&done), word };
+/// let device = std::thread::spawn(move || {
+///     done.store(true, Ordering::Release); // the work is done ..
+///     line.store(Slot::ALL[0], Seq::new(1)); // .. and only then its word says so
+/// });
+/// assert_eq!(job.block(None)?, Status::Done);
+/// # device.join().unwrap();
+/// # Ok::<(), Error>(())
+/// ```
 pub trait CompletionPort {
     /// What keeps the completion line alive; a clone goes wherever the word is watched.
     type Line: LineRef;

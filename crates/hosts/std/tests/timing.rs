@@ -13,7 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use storm::Storm;
-use wakeline_core::{Clock, CompletionLine, Idle, Instant, Nanos, Park, Seq, Slot, Wake};
+use wakeline_core::{
+    Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Idle, Inline, Instant, MemoryDescriptor,
+    Nanos, Park, Seq, Slot, Status, Wait, WaitPlan, Wake, drive, run_inline,
+};
 use wakeline_std::usage::{thread_cpu_time, thread_switches};
 use wakeline_std::{Oversleep, ParkPolicy, StdClock, StdIdle, StdPark, TimerSlack, block_on};
 
@@ -52,6 +55,47 @@ fn storm(name: &str, wait: impl Fn(StdClock, Instant)) {
     });
 }
 
+/// A point that is never done, on a word that is never stored.
+struct Never<'l>(MemoryDescriptor<&'l CompletionLine>, StdClock);
+
+impl<'l> CompletionPort for Never<'l> {
+    type Line = &'l CompletionLine;
+    fn query(&mut self) -> Result<Status, Error> {
+        Ok(Status::Pending)
+    }
+    fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
+        self.1.sleep_until(until.unwrap());
+        Ok(Status::Pending)
+    }
+    fn arm(&mut self) -> Result<Arming, Error> {
+        Ok(Arming::Armed)
+    }
+    fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
+        Some(&self.0)
+    }
+}
+
+/// Waits for it under a plan until the deadline, which is the only end there is.
+fn times_out(plan: &str, clock: StdClock, deadline: Instant) {
+    let line = CompletionLine::new();
+    let mut port = Never(MemoryDescriptor::new(&line, Slot::ALL[0], Seq::new(1)), clock);
+    let idle = StdIdle::new(clock);
+    let park = StdPark::new(&idle, ParkPolicy::default());
+    let plan: WaitPlan = plan.parse().unwrap();
+    let wait = Wait::new(&plan).predicted(Some(ms(20))).deadline(Some(deadline));
+    let error =
+        run_inline(drive(wait, &mut port, &Inline::new(clock, &idle, &park), None)).unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Timeout, "{plan}: {error}");
+}
+
+const PLANS: [&str; 5] = [
+    "block",
+    "poll",
+    "flag:park_us=500,backstop_us=5000",
+    "flag:park_us=500,backstop_us=5000+predict:margin_us=100,min_sleep_us=100,max_sleep_us=30000,window=8",
+    "flag:park_us=500,backstop_us=5000+trust",
+];
+
 /// EINTR restarted the timeout, or was an error.
 #[test]
 fn case_47_a_storm_of_signals_neither_ends_nor_prolongs_a_wait() {
@@ -77,6 +121,24 @@ fn case_47_a_storm_of_signals_neither_ends_nor_prolongs_a_wait() {
         }));
         sleeper.unwrap().join().unwrap();
     });
+    for plan in PLANS {
+        storm(plan, |clock, until| times_out(plan, clock, until));
+    }
+}
+
+/// The timer's time passed while the process was suspended, or before it was set.
+#[test]
+fn a_whole_wait_whose_deadline_has_passed_ends_at_once() {
+    let _alone = alone();
+    let clock = StdClock::new();
+    for plan in PLANS {
+        once_in_a_while(|| {
+            let start = clock.now();
+            times_out(plan, clock, start - ms(1));
+            let took = clock.now().since(start);
+            if took <= ms(1) { Ok(()) } else { Err(format!("{plan} took {took}")) }
+        });
+    }
 }
 
 /// The default timer slack made every sleep overshoot the guard of a predicted wait.
