@@ -1,5 +1,5 @@
-//! Words that do not belong into what is published: notes to oneself, paths of one machine, traces of how the work was
-//! done, names of documents that are not there; and tests that are switched off without a reason.
+//! Words that do not belong into what is published: notes to oneself, paths of one machine, names of documents that are
+//! not there; and tests that are switched off without a reason.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,6 @@ const MARKER_MACROS: &[&str] = &["todo!", "unimplemented!", "dbg!"];
 /// What begins a path of one machine, in any text; and what does in a string literal only, since docs may show it.
 const MACHINE_PATHS: &[&str] = &["/home/", "/root/"];
 const MACHINE_PATHS_IN_STRINGS: &[&str] = &["/tmp/"];
-
-/// Phrases about who did the work and where, in small letters.
-const PROVENANCE: &[&str] = &[
-    "made by hand",
-    "this attempt",
-    "another attempt",
-    "earlier attempt",
-    "../notes",
-    "notes/design",
-    "notes/facts",
-];
 
 pub(crate) fn check(project: &Project) -> Vec<Finding> {
     let names: BTreeSet<&str> = project.files.keys().filter_map(|path| path.rsplit('/').next()).collect();
@@ -88,11 +77,6 @@ fn prose(path: &str, number: usize, text: &str, findings: &mut Vec<Finding>) {
         ));
     }
     machine_path(path, number, text, MACHINE_PATHS, findings);
-    let small = text.to_lowercase();
-    if let Some(what) = PROVENANCE.iter().find(|what| small.contains(**what)) {
-        let right = "say what a reader of the project can check";
-        findings.push(Finding::at(path, number, Rule::Provenance, format!("`{what}`"), right));
-    }
 }
 
 fn machine_path(path: &str, number: usize, text: &str, starts: &[&str], findings: &mut Vec<Finding>) {
@@ -158,13 +142,6 @@ mod tests {
         assert!(
             said("a.rs", "// /tmp/report\nf(\"target/home/x\", \"https://x.invalid/home/y\");\n").is_empty()
         );
-    }
-
-    #[test]
-    fn traces_of_how_it_was_made_are_found() {
-        assert_eq!(said("a.rs", "// Found in an earlier attempt.\n"), ["provenance:1"]);
-        assert_eq!(said("a.toml", "# see ../notes/x\n"), ["provenance:1"]);
-        assert!(said("a.rs", "// a talk with the device\n").is_empty());
     }
 
     #[test]
