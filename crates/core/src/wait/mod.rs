@@ -282,18 +282,20 @@ impl Wait {
             (_, O::Cancelled) => self.finish(now, End::Cancelled, None),
             (state, O::Status(Status::Done)) if self.authority == Authority::Driver => self.done(now, state),
             (state, O::Reached) if self.trusted() => self.seen_trusted(now, state),
+            (State::Last, _) => self.finish(now, End::TimedOut, None),
             (State::Lost, _) => self.finish(now, End::StoreLost, None),
             (state, O::Status(status)) => self.answered(now, state, status),
-            (State::Last, _) => self.finish(now, End::TimedOut, None),
             (state, observation) => {
                 match (state, observation) {
                     (State::Arming, O::Armed) => self.word = true,
                     (State::Arming, O::Unsupported) => {
                         self.no_word = true;
                         if self.authority != Authority::Driver {
-                            // It was not asked yet.
                             self.authority = Authority::Driver;
-                            return self.ask(State::Asking);
+                            if !self.overdue(now) {
+                                // It was not asked yet.
+                                return self.ask(State::Asking);
+                            }
                         }
                     }
                     _ => {}
@@ -312,15 +314,11 @@ impl Wait {
                 self.pending = now;
             }
         }
+        if self.overdue(now) {
+            return if self.trusted() { self.last(now) } else { self.finish(now, End::TimedOut, None) };
+        }
         if self.done_unseen >= LOST_QUERIES {
             return self.go(State::Lost, Action::Park { until: now });
-        }
-        if self.overdue(now) {
-            return if self.trusted() && state != State::Last {
-                self.last(now)
-            } else {
-                self.finish(now, End::TimedOut, None)
-            };
         }
         match state {
             State::Asking if self.flag() && !self.no_word => self.go(State::Arming, Action::Arm),

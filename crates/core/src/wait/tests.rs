@@ -197,6 +197,15 @@ fn a_trusted_wait_without_words_asks_before_it_naps() {
     assert_eq!(script(wait(), A::Arm, &steps).end, End::Done(Outcome::Parked));
 }
 
+/// It learns that there is no word when the deadline has come: the one question that is left is the last.
+#[test]
+fn without_words_at_the_deadline_one_question_is_left() {
+    let (mut wait, _) = Wait::new(&flag("+trust")).deadline(Some(us(40))).start(us(0));
+    assert_eq!(wait.step(us(40), O::Unsupported), A::Query);
+    let A::Finish(report) = wait.step(us(41), O::Woke) else { panic!("goes on after its last question") };
+    assert_eq!(report.end, End::TimedOut);
+}
+
 /// Queries that take no time, on a clock that only sleeping moves.
 #[test]
 fn a_clock_that_stands_still_does_not_make_the_confirming_endless() {
