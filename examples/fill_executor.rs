@@ -10,7 +10,6 @@
 //! time is accounted for.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "a program for hosts with std")]
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write as _};

@@ -1,11 +1,6 @@
 //! The doctor, run as a program: what its JSON has, how long it takes, and what it says of wrong settings.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(
-    clippy::std_instead_of_core,
-    clippy::std_instead_of_alloc,
-    reason = "a test of a program for hosts with std"
-)]
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

@@ -17,7 +17,6 @@
 //! | `table.rs` | the output |
 
 #![forbid(unsafe_code)]
-#![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "a program for hosts with std")]
 
 mod cli;
 mod plans;

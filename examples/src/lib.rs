@@ -7,7 +7,6 @@
 //! | [`tokens`] | a tokeniser: real work for a host to do while it waits |
 
 #![forbid(unsafe_code)]
-#![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "programs for hosts with std")]
 
 pub mod stretches;
 pub mod tokens;

@@ -1,11 +1,6 @@
 //! The example `decode_loop`, as its user meets it: what it prints, where, and with which exit code.
 
-#![allow(
-    clippy::std_instead_of_core,
-    clippy::std_instead_of_alloc,
-    clippy::expect_used,
-    reason = "a test on a host with std"
-)]
+#![allow(clippy::expect_used, reason = "tests")]
 
 mod common;
 

@@ -1,7 +1,5 @@
 //! The example `fill_executor`, as its user meets it.
 
-#![allow(clippy::std_instead_of_core, reason = "a test on a host with std")]
-
 mod common;
 
 use common::{example, run};

@@ -3,12 +3,6 @@
 //! They only start programs and read files. None of wakeline's own crates is built into this one, so the gates work
 //! while what they guard does not.
 
-#![allow(
-    clippy::std_instead_of_core,
-    clippy::std_instead_of_alloc,
-    reason = "a program for development machines, which have std"
-)]
-
 mod ci;
 mod cmd;
 mod deps;

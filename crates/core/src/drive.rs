@@ -102,11 +102,11 @@ where
 
 /// Drives a wait for the point `key` with what the table knows of it, and lets the table learn from it.
 ///
+/// The table is borrowed before and after the wait, not during it, so any number of tasks may share one.
+///
 /// # Errors
 ///
 /// As [`drive`]; a wait that fails teaches nothing.
-///
-/// The table is borrowed before and after the wait, not during it, so any number of tasks may share one.
 ///
 /// ```
 /// use std::cell::RefCell;

@@ -19,7 +19,6 @@
 //! arguments or a setting that cannot be read.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "a program for hosts with std")]
 
 mod gpu;
 mod machine;

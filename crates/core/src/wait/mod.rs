@@ -108,13 +108,16 @@ pub enum Action {
 ///     Blocked       Immediate        any state: Failed, Cancelled, or TimedOut after a last query
 /// ```
 ///
+/// Not drawn: a trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
+/// say done [`LOST_QUERIES`] times looks at the word once more and ends in [`End::StoreLost`].
+///
 /// Every arrow is an arm of [`Wait::step`]. Authorities: under [`Authority::Driver`] it ends well only on the driver's own
 /// [`Status::Done`], whatever the word says; under [`Authority::Word`] and [`Authority::Kernel`] only on the word,
 /// and backstop queries find faults and lost stores. Where a trusted word cannot be armed, the driver becomes the
 /// authority, and the report says so.
 ///
 /// Bounds: no sleep passes `max_sleep_us` from the start; no park passes `park_us`, the next backstop or
-/// the deadline; with a deadline the wait ends at the first step at or after it, but for one last query. A wait without
+/// the deadline; with a deadline the wait ends at the first step at or after it, but for one last question. A wait without
 /// deadline on a device that never answers goes on until it is cancelled.
 ///
 /// Cost: at most 80 instructions a step, no allocation.
@@ -134,8 +137,6 @@ pub enum Action {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Wait {
-    plan: WaitPlan,
-    authority: Authority,
     state: State,
     /// Whether there is a word to watch, and whether it is known that there will be none.
     word: bool,
@@ -159,6 +160,7 @@ pub struct Wait {
     seen: Option<Instant>,
     /// When the driver last said pending.
     pending: Instant,
+    /// Grows as the wait goes on; its plan and its authority are the wait's.
     report: Report,
 }
 
@@ -191,8 +193,6 @@ impl Wait {
             Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::ZERO),
         };
         Self {
-            plan: *plan,
-            authority: plan.authority(),
             state: State::Asking,
             word: false,
             no_word: false,
@@ -215,7 +215,7 @@ impl Wait {
     /// The plan it follows.
     #[inline]
     pub const fn plan(&self) -> &WaitPlan {
-        &self.plan
+        &self.report.plan
     }
 
     /// With the residual to expect, from a [`PointTable`](crate::PointTable). Used only by a plan with `+predict`.
@@ -226,7 +226,9 @@ impl Wait {
         self
     }
 
-    /// With a moment at which it ends, done or not, as in `Wait::new(&plan).deadline(Some(host.now() + Nanos::from_millis(500)))`. `None` and [`Instant::MAX`] are none: then it ends with the clock.
+    /// With a moment at which it ends, done or not, as in
+    /// `Wait::new(&plan).deadline(Some(host.now() + Nanos::from_millis(500)))`. `None` and [`Instant::MAX`] are none: then
+    /// it ends with the clock.
     #[must_use]
     #[inline]
     pub fn deadline(mut self, at: Option<Instant>) -> Self {
@@ -247,7 +249,7 @@ impl Wait {
     #[must_use]
     pub fn kernel_point(mut self) -> Self {
         if self.flag() {
-            self.authority = Authority::Kernel;
+            self.report.authority = Authority::Kernel;
         }
         self
     }
@@ -257,7 +259,7 @@ impl Wait {
     pub fn start(mut self, now: Instant) -> (Self, Action) {
         self.started = now;
         self.pending = now;
-        let action = match (self.plan.mode(), self.authority) {
+        let action = match (self.report.plan.mode(), self.report.authority) {
             (Mode::Block, _) => self.block(now),
             (_, Authority::Word) => self.go(State::Arming, Action::Arm),
             (_, Authority::Kernel) => {
@@ -280,7 +282,9 @@ impl Wait {
             (State::Finished, _) => Action::Finish(self.report),
             (_, O::Failed) => self.finish(now, End::Failed, None),
             (_, O::Cancelled) => self.finish(now, End::Cancelled, None),
-            (state, O::Status(Status::Done)) if self.authority == Authority::Driver => self.done(now, state),
+            (state, O::Status(Status::Done)) if self.report.authority == Authority::Driver => {
+                self.done(now, state)
+            }
             (state, O::Reached) if self.trusted() => self.seen_trusted(now, state),
             (State::Last, _) => self.finish(now, End::TimedOut, None),
             (State::Lost, _) => self.finish(now, End::StoreLost, None),
@@ -290,8 +294,8 @@ impl Wait {
                     (State::Arming, O::Armed) => self.word = true,
                     (State::Arming, O::Unsupported) => {
                         self.no_word = true;
-                        if self.authority != Authority::Driver {
-                            self.authority = Authority::Driver;
+                        if self.report.authority != Authority::Driver {
+                            self.report.authority = Authority::Driver;
                             if !self.overdue(now) {
                                 // It was not asked yet.
                                 return self.ask(State::Asking);
@@ -400,7 +404,7 @@ impl Wait {
 
     /// Whether the word is the authority and may be believed by now.
     fn trusted(&self) -> bool {
-        self.word && self.authority != Authority::Driver
+        self.word && self.report.authority != Authority::Driver
     }
 
     fn overdue(&self, now: Instant) -> bool {
@@ -422,7 +426,7 @@ impl Wait {
         match self.state {
             State::Sleeping => self.land(now),
             State::Blocking | State::Landing => self.finish(now, End::TimedOut, None),
-            State::Arming if !self.word && self.authority != Authority::Driver => {
+            State::Arming if !self.word && self.report.authority != Authority::Driver => {
                 self.finish(now, End::TimedOut, None)
             }
             _ if self.trusted() => self.go(State::Last, Action::Park { until: now }),
@@ -432,7 +436,7 @@ impl Wait {
 
     /// After the arming: sleep where the prediction is worth it, else watch.
     fn sleep_or_watch(&mut self, now: Instant) -> Action {
-        if let (Some(predict), Some(prediction)) = (self.plan.predict(), self.prediction) {
+        if let (Some(predict), Some(prediction)) = (self.report.plan.predict(), self.prediction) {
             let length = (prediction - predict.margin()).min(predict.max_sleep());
             self.wake = self.started + length;
             if self.wake.since(now) >= predict.min_sleep() {
@@ -506,7 +510,6 @@ impl Wait {
         self.state = State::Finished;
         self.report.end = end;
         self.report.residual = residual;
-        self.report.authority = self.authority;
         self.report.elapsed = now.since(self.started);
         Action::Finish(self.report)
     }
