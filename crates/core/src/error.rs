@@ -72,6 +72,14 @@ codes! {
     0x000F BlockUnbounded "{} cannot end a blocking wait at a deadline: use a `poll` or `flag` plan, or block on a helper of the host",
     /// The limit of a bounded resource is out of range. Arguments: what is limited, the value, the smallest and the largest allowed.
     0x0010 InvalidLimit "{} is {}, but must be from {} to {}",
+    /// A watcher has no room for another flight. Arguments: the limit.
+    0x0011 WatcherFull "the watcher is full: it was made for at most {} flight(s) at a time",
+    /// A watcher was closed before the wait had ended, or before it began. Arguments: none.
+    0x0012 WatcherClosed "the watcher was closed before the wait had ended; the work goes on and nothing in flight was freed",
+    /// A blocking wait found no thread to block. Arguments: how many there may be.
+    0x0013 HelpersBusy "all {} helper thread(s) are in driver calls that have not returned; use a `poll` or `flag` plan, or allow more helpers",
+    /// A wait was polled after it had ended. Arguments: none.
+    0x0014 PolledAfterEnd "the wait was polled after it had ended: its result was given before",
 }
 
 impl fmt::Display for ErrorCode {

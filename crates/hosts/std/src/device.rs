@@ -14,6 +14,7 @@ use wakeline_core::{Clock, Error, ErrorCode, Idle, Instant, Nanos, Turn};
 
 use crate::clock::StdClock;
 use crate::idle::StdIdle;
+use crate::margin::SleepMargin;
 use crate::slack::TimerSlack;
 
 /// How long the device's thread spins at most before something is due, microseconds: its sleeps end by the
@@ -88,7 +89,7 @@ impl<T: Turn + Send + 'static> DeviceThread<T> {
         let drive = Drive {
             idle,
             shared: Arc::clone(&shared),
-            margin: Margin::new(Nanos::from_micros(spin_us_max.into())),
+            margin: SleepMargin::new(Nanos::from_micros(spin_us_max.into())),
         };
         // Before the thread is there, so that work which comes at once rings.
         device.set_bell(bell.clone());
@@ -163,7 +164,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 struct Drive {
     idle: StdIdle,
     shared: Arc<Shared>,
-    margin: Margin,
+    margin: SleepMargin,
 }
 
 impl Drive {
@@ -200,65 +201,6 @@ impl Drive {
         // At most the margin, so at most `spin_us_max`.
         while !self.idle.take_ring() && self.idle.clock().now() < due {
             spin_loop();
-        }
-    }
-}
-
-/// How early to wake, learned from the oversleep by length of sleep: a virtual processor that slept longer
-/// wakes later.
-struct Margin {
-    ns_max: u64,
-    /// By the length's power of two in microseconds: up to 1 us, 2 us, 4 us, ..., 8 s, longer.
-    ns: [u64; Margin::BUCKETS],
-}
-
-impl Margin {
-    const BUCKETS: usize = 24;
-
-    fn new(most: Nanos) -> Self {
-        Self { ns_max: most.as_nanos(), ns: [most.as_nanos(); Self::BUCKETS] }
-    }
-
-    fn bucket(length: Nanos) -> usize {
-        let bits = u64::BITS - length.as_micros().leading_zeros();
-        (bits as usize).min(Self::BUCKETS - 1)
-    }
-
-    fn of(&self, length: Nanos) -> Nanos {
-        Nanos::from_nanos(self.ns[Self::bucket(length)])
-    }
-
-    /// Follows a high quantile: up by half of what was lacking, down by a sixteenth of what was too much. In
-    /// balance about one sleep of nine ends too late, by little.
-    fn observe(&mut self, length: Nanos, late: Nanos) {
-        let margin = &mut self.ns[Self::bucket(length)];
-        let late = late.as_nanos().min(self.ns_max);
-        *margin =
-            if late > *margin { *margin + (late - *margin) / 2 } else { *margin - (*margin - late) / 16 };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_margin_follows_the_oversleep_of_each_length_and_stays_within_its_bound() {
-        let us = Nanos::from_micros;
-        let mut margin = Margin::new(us(100));
-        for _ in 0..200 {
-            margin.observe(us(1_000), us(12));
-            margin.observe(us(10_000), us(60));
-        }
-        assert!((us(11)..=us(14)).contains(&margin.of(us(1_000))), "{}", margin.of(us(1_000)));
-        assert!((us(59)..=us(62)).contains(&margin.of(us(10_000))), "{}", margin.of(us(10_000)));
-        for _ in 0..100 {
-            margin.observe(us(1_000), us(5_000));
-        }
-        assert!(margin.of(us(1_000)) <= us(100));
-        for length in [Nanos::ZERO, Nanos::MAX] {
-            margin.observe(length, Nanos::MAX);
-            assert_eq!(margin.of(length), us(100));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | [`StdIdle`] | [`Idle`](wakeline_core::Idle) | put this thread to sleep until a moment or a ring; [`block_on`] |
 //! | [`StdPark`] | [`Park`](wakeline_core::Park) | watch words from this thread: in hardware or spinning, then by naps |
 //! | [`DeviceThread`] | drives a [`Turn`](wakeline_core::Turn) | run a simulated device in real time |
-//! | [`TimerSlack`], [`Oversleep`], [`TscRate`], [`usage`] | | what a thread's timers, counter and clocks are worth here |
+//! | [`TimerSlack`], [`Oversleep`], [`SleepMargin`], [`TscRate`], [`usage`] | | what a thread's timers, counter and clocks are worth here |
 //!
 //! Linux is the first system: everything has absolute high-resolution timers there. Elsewhere the same
 //! types stand on `std` alone, sleep as exactly as `std` does, and say `None` where there is nothing to read.
@@ -20,6 +20,7 @@ extern crate alloc;
 mod clock;
 mod device;
 mod idle;
+mod margin;
 mod oversleep;
 mod park;
 mod slack;
@@ -30,6 +31,7 @@ pub mod usage;
 pub use clock::StdClock;
 pub use device::{DEVICE_SPIN_US_MAX, DeviceThread};
 pub use idle::{StdIdle, block_on};
+pub use margin::SleepMargin;
 pub use oversleep::{OVERSLEEP_SAMPLES_MAX, Oversleep};
 pub use park::{NoWordWait, ParkPolicy, StdPark};
 pub use slack::TimerSlack;
