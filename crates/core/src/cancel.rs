@@ -1,6 +1,7 @@
 //! Cancelling waits.
 
 use alloc::sync::Arc;
+use core::task::Waker;
 
 use crate::sync::{AtomicBool, Ordering};
 
@@ -19,23 +20,48 @@ use crate::sync::{AtomicBool, Ordering};
 /// ```
 #[derive(Clone, Debug)]
 pub struct CancelToken {
-    cancelled: Arc<AtomicBool>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    cancelled: AtomicBool,
+    /// Who looks at once.
+    bell: Option<Waker>,
 }
 
 impl CancelToken {
     /// A token that is not cancelled.
     pub fn new() -> Self {
-        Self { cancelled: Arc::new(AtomicBool::new(false)) }
+        Self::of(None)
+    }
+
+    /// A token that wakes `bell` when it is cancelled, for a host that looks at its waits' tokens then: its waits end at once, and
+    /// need not look in between.
+    pub fn ringing(bell: Waker) -> Self {
+        Self::of(Some(bell))
+    }
+
+    fn of(bell: Option<Waker>) -> Self {
+        Self { inner: Arc::new(Inner { cancelled: AtomicBool::new(false), bell }) }
+    }
+
+    /// The bell that it wakes, of a [`ringing`](Self::ringing) one.
+    pub fn bell(&self) -> Option<&Waker> {
+        self.inner.bell.as_ref()
     }
 
     /// Cancels; there is no way back.
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
+        self.inner.cancelled.store(true, Ordering::Release);
+        if let Some(bell) = self.bell() {
+            bell.wake_by_ref();
+        }
     }
 
     /// Whether somebody has.
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+        self.inner.cancelled.load(Ordering::Acquire)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Carrying out what a [`Wait`] decides, as a future.
 
 use core::cell::RefCell;
-use core::fmt::Display;
 
 use crate::cancel::CancelToken;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::port::{Arming, Clock, CompletionPort, Timer, Wake, Watch};
 use crate::table::PointTable;
-use crate::wait::{Action, End, Observation, Report, Wait};
+use crate::wait::{Action, Observation, Report, Wait};
 
 /// Drives one wait to its end: the async face of the [`Wait`] machine.
 ///
@@ -93,11 +92,7 @@ where
         };
         action = wait.step(host.now(), observation);
     };
-    match (report.end, fault) {
-        (End::Done(_), _) => Ok(report),
-        (End::Failed, Some(fault)) => Err(fault),
-        (end, _) => Err(unfinished(end, &report, port)),
-    }
+    report.into_result(port.descriptor(), fault)
 }
 
 /// Drives a wait for the point `key` with what the table knows of it, and lets the table learn from it.
@@ -149,18 +144,4 @@ where
         table.observe(key, &report);
     }
     Ok(report)
-}
-
-/// The error of a wait that no driver call failed.
-fn unfinished<P: CompletionPort>(end: End, report: &Report, port: &P) -> Error {
-    const NO_WORD: &dyn Display = &"(none: no word was armed)";
-    let (seq, word) = match port.descriptor() {
-        Some(point) => (&point.seq() as &dyn Display, &point.word() as &dyn Display),
-        None => (NO_WORD, NO_WORD),
-    };
-    match end {
-        End::Cancelled => Error::new(ErrorCode::Cancelled, [seq, word, &report.elapsed]),
-        End::StoreLost => Error::new(ErrorCode::StoreLost, [seq, word]),
-        _ => Error::new(ErrorCode::Timeout, [seq, word, &report.elapsed]),
-    }
 }

@@ -40,6 +40,7 @@ extern crate alloc;
 mod cancel;
 mod clock;
 mod declared;
+mod doorbell;
 mod drive;
 mod error;
 mod executor;
@@ -59,6 +60,7 @@ mod wait;
 pub use cancel::CancelToken;
 pub use clock::ManualClock;
 pub use declared::{Declared, Ladder, Strictness};
+pub use doorbell::Doorbell;
 pub use drive::{drive, drive_at};
 pub use error::{Error, ErrorCode};
 pub use executor::{Executor, Reactor, RunStats, SCAN_WORDS_MAX, STALL_CHECK_NS, TASKS_MAX};
@@ -69,7 +71,7 @@ pub use plan::{
     Authority, BACKSTOP_US_MAX, BANDS_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, ROWS_MAX, SLEEP_US_MAX,
     WINDOW_MAX, WaitBands, WaitPlan,
 };
-pub use port::{Arming, Clock, CompletionPort, Idle, Park, Status, Timer, Turn, Wake, Watch};
+pub use port::{Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Timer, Turn, Wake, Watch};
 pub use seq::Seq;
 pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting};
 pub use table::{POINTS_MAX, PointTable};

@@ -45,6 +45,25 @@ pub enum Arming {
     Unsupported,
 }
 
+/// Which device context a point belongs to: points with one key fault together.
+///
+/// A number that the backend chooses, unique among all backends of the process while the context lives; the address of
+/// something that lives as long will do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ContextKey(u64);
+
+impl ContextKey {
+    /// The key with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The address of `context`, which lives as long as the context does.
+    pub fn of<T>(context: &T) -> Self {
+        Self(core::ptr::from_ref(context).addr() as u64)
+    }
+}
+
 /// One awaited point of a stream: all the work that was enqueued before the value was made.
 ///
 /// A value serves one wait. The awaited point is fixed when the value is made or armed; work enqueued behind
@@ -136,6 +155,14 @@ pub trait CompletionPort {
 
     /// The word to watch: `Some` once the point is armed, or from the start where the device's own code stores it.
     fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>>;
+
+    /// The context that the point belongs to, `None` where the backend knows of none.
+    ///
+    /// A watcher of many points asks one of a context now and then for all of them, and all at once when one has failed.
+    /// MUST NOT call the driver.
+    fn context(&self) -> Option<ContextKey> {
+        None
+    }
 
     /// Looks at the word once. MUST NOT call the driver; costs a load.
     fn poll(&self) -> Wake {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 
-use wakeline_core::{Error, Instant, Nanos, Turn};
+use wakeline_core::{ContextKey, Error, Instant, Nanos, Turn};
 
 use crate::config::SimConfig;
 use crate::fault::Faults;
@@ -183,6 +183,10 @@ impl<T: TimeLine> SimDevice<T> {
             state.turn(now);
             state.stop(now);
         });
+    }
+
+    pub(crate) fn context(&self) -> ContextKey {
+        ContextKey::of(&*self.inner)
     }
 
     pub(crate) fn now(&self) -> Instant {

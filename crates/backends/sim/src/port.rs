@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use wakeline_core::{
-    Arming, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor, Status,
+    Arming, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant, MemoryDescriptor, Status,
 };
 
 use crate::error::{BACKEND, failed};
@@ -152,6 +152,10 @@ impl<T: TimeLine> CompletionPort for SimPort<T> {
 
     fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
         self.word.as_ref()
+    }
+
+    fn context(&self) -> Option<ContextKey> {
+        Some(self.point.stream.device().context())
     }
 }
 

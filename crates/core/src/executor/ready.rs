@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::task::Waker;
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::doorbell::Doorbell;
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::time::Instant;
 
 const FAN: usize = 64;
 
@@ -23,9 +25,7 @@ pub(super) struct Ready {
     root: AtomicU64,
     mids: Box<[AtomicU64]>,
     leaves: Box<[AtomicU64]>,
-    /// Whether the executor sleeps, or is about to look a last time before it does.
-    sleeping: AtomicBool,
-    bell: Waker,
+    door: Doorbell,
 }
 
 impl Ready {
@@ -37,8 +37,7 @@ impl Ready {
             root: AtomicU64::new(0),
             mids: words(leaves.div_ceil(FAN)),
             leaves: words(leaves),
-            sleeping: AtomicBool::new(false),
-            bell,
+            door: Doorbell::new(bell),
         }
     }
 
@@ -56,11 +55,7 @@ impl Ready {
                 self.root.fetch_or(1 << (task / FAN / FAN), Ordering::AcqRel);
             }
         }
-        // Dekker: the bits before the look at `sleeping`, as the executor sets `sleeping` before its look at the bits.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) {
-            self.bell.wake_by_ref();
-        }
+        self.door.ring(Instant::ORIGIN);
     }
 
     /// Whether no task is ready. One that is just being added may be missed; its adder then sees the executor sleep.
@@ -78,11 +73,7 @@ impl Ready {
 
     /// Runs `sleep` unless a task is ready, with wakers ringing from before the last look on.
     pub(super) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let slept = self.is_empty().then(sleep);
-        self.sleeping.store(false, Ordering::Relaxed);
-        slept
+        self.door.sleep(Instant::MAX, || self.is_empty(), sleep)
     }
 }
 

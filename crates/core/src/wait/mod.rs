@@ -16,7 +16,7 @@ mod tests;
 pub use report::{End, Outcome, Report, Residual};
 
 use crate::plan::{Authority, Mode, WaitPlan};
-use crate::port::Status;
+use crate::port::{Arming, Status};
 use crate::time::{Instant, Nanos};
 
 /// How long a strict wait asks again and again after its word was seen and the driver still says pending, before
@@ -80,7 +80,7 @@ pub enum Action {
 ///
 /// ```text
 ///              start()
-///    block │ poll,flag │ +trust │ kernel's own word
+///    block │ poll,flag │ +trust │ kernel's own word, or watched
 ///          │           │        └──────────┬────────────────────┐
 ///          ▼           ▼                   ▼                    │
 ///   (1) Blocking   (2) Asking ─Pending─► (3) Arming             │
@@ -146,6 +146,8 @@ pub struct Wait {
     /// The longest park, and the time between two queries while the word is watched. Zero but for a `flag` plan.
     park: Nanos,
     ask_every: Nanos,
+    /// The longest park on the word: `park`, or to the next query for a watcher of many words.
+    slice: Nanos,
     prediction: Option<Nanos>,
     /// [`Instant::MAX`] for none.
     deadline: Instant,
@@ -200,6 +202,7 @@ impl Wait {
             confirms: 0,
             park,
             ask_every,
+            slice: park,
             prediction: None,
             deadline: Instant::MAX,
             look_every: Nanos::MAX,
@@ -254,6 +257,31 @@ impl Wait {
         self
     }
 
+    /// For a watcher of many words at once, which had the point armed before [`start`](Self::start): what came of that.
+    ///
+    /// The driver is then not asked before the first look at the word, and a park lasts to the next backstop query: how long a watcher
+    /// spins and naps is its own policy, not the plan's `park_us`. Changes nothing but for a `flag` plan.
+    ///
+    /// ```
+    /// use wakeline_core::{Action, Arming, Instant, Nanos, Wait, WaitPlan};
+    /// let plan: WaitPlan = "flag:park_us=50,backstop_us=1000".parse()?;
+    /// let (_, action) = Wait::new(&plan).watched(Arming::Armed).start(Instant::ORIGIN);
+    /// assert_eq!(action, Action::Park { until: Instant::ORIGIN + Nanos::from_millis(1) });
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn watched(mut self, arming: Arming) -> Self {
+        if self.flag() {
+            self.slice = self.ask_every;
+            self.word = arming == Arming::Armed;
+            self.no_word = arming == Arming::Unsupported;
+            if self.no_word {
+                self.report.authority = Authority::Driver;
+            }
+        }
+        self
+    }
+
     /// Begins the wait: residuals are measured from `now`. Returns the machine and the first action.
     #[must_use]
     pub fn start(mut self, now: Instant) -> (Self, Action) {
@@ -261,13 +289,13 @@ impl Wait {
         self.pending = now;
         let action = match (self.report.plan.mode(), self.report.authority) {
             (Mode::Block, _) => self.block(now),
-            (_, Authority::Word) => self.go(State::Arming, Action::Arm),
-            (_, Authority::Kernel) => {
+            (_, authority) if self.word || authority == Authority::Kernel => {
                 self.word = true;
-                self.backstop = now + self.ask_every;
+                self.set_backstop(now);
                 self.sleep_or_watch(now)
             }
-            (_, Authority::Driver) => self.ask(State::Asking),
+            (_, Authority::Word) => self.go(State::Arming, Action::Arm),
+            _ => self.ask(State::Asking),
         };
         (self, action)
     }
@@ -470,7 +498,7 @@ impl Wait {
             return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + self.park)));
         }
         self.report.parks += 1;
-        let until = self.bounded(now, (now + self.park).min(self.backstop));
+        let until = self.bounded(now, (now + self.slice).min(self.backstop));
         self.go(State::Watching, Action::Park { until })
     }
 

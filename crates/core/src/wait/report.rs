@@ -1,5 +1,9 @@
 //! What a wait did.
 
+use core::fmt::Display;
+
+use crate::error::{Error, ErrorCode};
+use crate::line::{LineRef, MemoryDescriptor};
 use crate::plan::{Authority, WaitPlan};
 use crate::time::Nanos;
 
@@ -92,6 +96,32 @@ impl Report {
         match self.end {
             End::Done(outcome) => Some(outcome),
             _ => None,
+        }
+    }
+
+    /// What whoever awaits gets: the report where the wait ended well, else its error.
+    ///
+    /// `fault` is what a failed driver call returned, `point` the word that was awaited, if any, for the error's text.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Timeout`], [`ErrorCode::Cancelled`], [`ErrorCode::StoreLost`], or `fault` for a wait that failed.
+    pub fn into_result<L: LineRef>(
+        self,
+        point: Option<&MemoryDescriptor<L>>,
+        fault: Option<Error>,
+    ) -> Result<Self, Error> {
+        const NO_WORD: &dyn Display = &"(none: no word was armed)";
+        let (seq, word) = match point {
+            Some(point) => (&point.seq() as &dyn Display, &point.word() as &dyn Display),
+            None => (NO_WORD, NO_WORD),
+        };
+        match (self.end, fault) {
+            (End::Done(_), _) => Ok(self),
+            (End::Failed, Some(fault)) => Err(fault),
+            (End::Cancelled, _) => Err(Error::new(ErrorCode::Cancelled, [seq, word, &self.elapsed])),
+            (End::StoreLost, _) => Err(Error::new(ErrorCode::StoreLost, [seq, word])),
+            _ => Err(Error::new(ErrorCode::Timeout, [seq, word, &self.elapsed])),
         }
     }
 }
