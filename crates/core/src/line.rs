@@ -153,6 +153,11 @@ impl<L: LineRef> MemoryDescriptor<L> {
         &self.line
     }
 
+    /// The handle that keeps the line alive.
+    pub const fn line_ref(&self) -> &L {
+        &self.line
+    }
+
     /// The word's place in the line.
     pub const fn slot(&self) -> Slot {
         self.slot

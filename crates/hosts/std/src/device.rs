@@ -154,7 +154,7 @@ impl<T> fmt::Debug for DeviceThread<T> {
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     alloc::format!("it panicked: {}", text.unwrap_or("without a message"))

@@ -19,6 +19,8 @@ use wakeline_core::Nanos;
 #[derive(Clone, Debug)]
 pub struct SleepMargin {
     ns_max: u64,
+    /// By how many halvings of what was too much it comes down.
+    down: u32,
     /// By the length's power of two in microseconds: up to 1 us, 2 us, 4 us, ..., 8 s, longer.
     ns: [u64; SleepMargin::BUCKETS],
 }
@@ -28,7 +30,12 @@ impl SleepMargin {
 
     /// A margin of at most `most`, which is also what it begins with.
     pub fn new(most: Nanos) -> Self {
-        Self { ns_max: most.as_nanos(), ns: [most.as_nanos(); Self::BUCKETS] }
+        Self { ns_max: most.as_nanos(), down: 4, ns: [most.as_nanos(); Self::BUCKETS] }
+    }
+
+    /// The same for one that is in balance when half of the sleeps end too late: for whoever would rather not spin.
+    pub fn at_median(most: Nanos) -> Self {
+        Self { down: 1, ..Self::new(most) }
     }
 
     fn bucket(length: Nanos) -> usize {
@@ -49,7 +56,7 @@ impl SleepMargin {
         let margin = &mut self.ns[Self::bucket(length)];
         let late = late.as_nanos().min(self.ns_max);
         *margin =
-            if late > *margin { *margin + (late - *margin) / 2 } else { *margin - (*margin - late) / 16 };
+            if late > *margin { *margin + (late - *margin) / 2 } else { *margin - ((*margin - late) >> self.down) };
     }
 }
 

@@ -73,6 +73,12 @@ impl ParkPolicy {
         Ok(Self { hardware_us_max, ..self })
     }
 
+    /// The same policy without any spin: for a process that may use only one processor.
+    #[must_use]
+    pub const fn without_spin(self) -> Self {
+        Self { spin_us_max: 0, ..self }
+    }
+
     /// How long a park spins at most before it naps, microseconds.
     pub const fn spin_us_max(self) -> u32 {
         self.spin_us_max

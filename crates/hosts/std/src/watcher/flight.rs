@@ -1,0 +1,478 @@
+//! Flights: what a watcher watches for a future.
+//!
+//! ```text
+//!   future (any thread)                    shard (its leading thread)
+//!   ───────────────────                    ──────────────────────────
+//!   makes the flight, arms, starts ──────► follows what is to come next: watch, sleep, ask, block
+//!   polled: is there an outcome? ◄──────── sets the outcome, then takes and wakes the waker
+//!   dropped: gives up interest ──────────► lets it go
+//! ```
+//!
+//! A flight is one allocation, shared by its future and its shard. Its state machine and its port stand behind a lock of its own that
+//! is held for a step at a time: never during a driver call, for which the port is taken out, and never while a waker is called.
+
+use std::sync::Arc;
+
+use wakeline_core::{
+    Action, Authority, CancelToken, Clock, CompletionPort, ContextKey, Error, ErrorCode, Instant, LineRef,
+    MemoryDescriptor, Nanos, Observation, Report, Wait, Wake,
+};
+
+use super::home::Home;
+use super::lines::Lines;
+use super::panics;
+use super::sync::{AtomicBool, AtomicU32, AtomicWaker, Lock, Once, Ordering};
+use super::wake_time::Rouse;
+
+/// The number of a flight that its shard has not seen yet.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// What has happened to a flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// Its word has reached its number.
+    Reached,
+    /// The time that it named has come, or somebody looks for another reason.
+    Due,
+    /// The watcher closes.
+    Closed,
+}
+
+/// What a flight needs next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// Its word is to be watched until then.
+    Watch { until: Instant },
+    /// It sleeps until then.
+    Sleep { until: Instant },
+    /// The driver is to be asked.
+    Ask,
+    /// The driver is being asked, and nothing is to be done before it has answered or this moment has come.
+    Asked { until: Instant },
+    /// The driver's own wait is to be made on a thread of its own; it is to be looked at then.
+    Block { until: Instant },
+    /// It has an outcome, and wants nothing any more.
+    Over,
+}
+
+impl Next {
+    /// When it has to be looked at by.
+    pub(super) fn due(self) -> Instant {
+        match self {
+            Self::Sleep { until } => until,
+            _ => Instant::ORIGIN,
+        }
+    }
+}
+
+/// What a shard knows of its flights.
+pub(super) trait Fly: Send + Sync {
+    fn tag(&self) -> &Tag;
+
+    /// Takes what was seen, and says what comes next. Calls no driver and no waker.
+    fn see(&self, now: Instant, seen: Seen) -> Next;
+
+    /// Asks the driver and takes its answer; whether it failed. The caller holds no lock.
+    fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>);
+
+    /// Makes the driver's own wait, and ends the flight. The caller holds no lock.
+    fn block(&self, clock: &dyn Clock);
+
+    /// Ends it with an error that is not the wait's own.
+    fn fail(&self, error: Error);
+
+    /// The moment at which it ends, done or not.
+    fn deadline(&self) -> Instant;
+
+    /// How late it may be told, in the interest of fewer wake-ups.
+    fn late(&self) -> Nanos;
+
+    /// Whether the word alone ends it.
+    fn trusted(&self) -> bool;
+
+    /// By how much its task is to be woken before the word is watched, and until when that watches then.
+    fn early(&self, landing: Instant) -> Option<(Nanos, Instant)>;
+
+    fn context(&self) -> Option<ContextKey>;
+
+    fn watch(&self, lines: &mut Lines, flight: u32);
+    fn unwatch(&self, lines: &mut Lines, flight: u32);
+}
+
+/// What every flight has.
+#[derive(Debug)]
+pub(super) struct Tag {
+    pub(super) home: Arc<Home>,
+    pub(super) waker: AtomicWaker,
+    /// Where it stands in its shard.
+    pub(super) number: AtomicU32,
+    pub(super) rouse: Rouse,
+    /// Nobody awaits it any more.
+    abandoned: AtomicBool,
+    /// Whether it counts against the limit.
+    seated: AtomicBool,
+}
+
+impl Tag {
+    /// Takes a seat.
+    pub(super) fn seated(home: &Arc<Home>) -> Result<Self, Error> {
+        home.shared.take_seat()?;
+        let tag = Self::new(home);
+        tag.seated.store(true, Ordering::Relaxed);
+        Ok(tag)
+    }
+
+    /// Needs no seat.
+    pub(super) fn new(home: &Arc<Home>) -> Self {
+        Self {
+            home: Arc::clone(home),
+            waker: AtomicWaker::new(),
+            number: AtomicU32::new(NOWHERE),
+            rouse: Rouse::default(),
+            abandoned: AtomicBool::new(false),
+            seated: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Its future is gone.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        self.leave_seat();
+        // Outside of everything: whatever it holds is let go here.
+        drop(self.waker.take());
+    }
+
+    pub(super) fn leave_seat(&self) {
+        if self.seated.load(Ordering::Relaxed) && self.seated.swap(false, Ordering::AcqRel) {
+            self.home.shared.leave_seat();
+        }
+    }
+}
+
+impl Drop for Tag {
+    fn drop(&mut self) {
+        self.leave_seat();
+    }
+}
+
+/// A wait: the state machine and its port.
+#[derive(Debug)]
+pub(super) struct Flight<P: CompletionPort> {
+    pub(super) tag: Tag,
+    pub(super) options: Options,
+    word: Option<MemoryDescriptor<P::Line>>,
+    context: Option<ContextKey>,
+    inner: Lock<Inner<P>>,
+    outcome: Once<Result<Report, Error>>,
+}
+
+/// What the user asked for beside the plan.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) deadline: Instant,
+    pub(super) cancel: Option<CancelToken>,
+    pub(super) late: Nanos,
+    pub(super) early_wake: bool,
+}
+
+#[derive(Debug)]
+struct Inner<P> {
+    wait: Wait,
+    /// Out while the driver is called, and for good once nobody awaits it.
+    port: Option<P>,
+    fault: Option<Error>,
+}
+
+impl<P: CompletionPort> Flight<P> {
+    /// The flight of a wait that has been started.
+    pub(super) fn new(tag: Tag, options: Options, wait: Wait, port: P) -> Self {
+        Self {
+            tag,
+            options,
+            word: port.descriptor().cloned(),
+            context: port.context(),
+            inner: Lock::new(Inner { wait, port: Some(port), fault: None }),
+            outcome: Once::new(),
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Option<Result<Report, Error>> {
+        self.outcome.get()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.outcome.is_set()
+    }
+
+    pub(super) fn word_reached(&self) -> bool {
+        self.word.as_ref().is_some_and(MemoryDescriptor::reached)
+    }
+
+    /// Carries out what the machine asks for, as far as that needs no driver and no time.
+    pub(super) fn carry(&self, now: Instant, action: Action) -> Next {
+        self.carried(&mut self.inner.lock(), now, action)
+    }
+
+    fn carried(&self, inner: &mut Inner<P>, now: Instant, mut action: Action) -> Next {
+        loop {
+            action = match action {
+                Action::Query if inner.port.is_some() => return Next::Ask,
+                // Its port is in a call: what that says is taken when it comes, but the end does not wait for it.
+                Action::Query if now >= self.options.deadline => inner.wait.step(now, Observation::Woke),
+                Action::Query => return Next::Asked { until: self.options.deadline },
+                // Armed before it started, where it can be.
+                Action::Arm => inner.wait.step(now, Observation::Unsupported),
+                Action::SleepUntil(until) => return Next::Sleep { until },
+                Action::Park { .. } if self.word_reached() => inner.wait.step(now, Observation::Reached),
+                Action::Park { until } if until <= now => inner.wait.step(now, Observation::Woke),
+                Action::Park { until } => return Next::Watch { until },
+                Action::Block { until } => return Next::Block { until: until.unwrap_or(Instant::MAX) },
+                Action::Finish(report) => {
+                    self.end(report.into_result(self.word.as_ref(), inner.fault.take()));
+                    return Next::Over;
+                }
+            }
+        }
+    }
+
+    /// Sets the outcome, unless there is one.
+    fn end(&self, outcome: Result<Report, Error>) {
+        if self.outcome.set(outcome) {
+            self.tag.leave_seat();
+        }
+    }
+
+    /// Nobody awaits it any more: its port is let go here, unless it is in a call, which then does that.
+    pub(super) fn abandon(&self) {
+        self.tag.abandon();
+        let port = self.inner.lock().port.take();
+        drop(port);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.options.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
+    }
+
+    fn take_port(&self) -> Option<P> {
+        self.inner.lock().port.take()
+    }
+
+    /// Takes the port back and the driver's answer.
+    fn answered(&self, now: Instant, port: P, answer: Result<Observation, Error>) -> Next {
+        let mut inner = self.inner.lock();
+        // Under the lock: whoever abandons sets the mark before it looks for the port.
+        if self.tag.abandoned() {
+            drop(inner);
+            drop(port);
+            return Next::Over;
+        }
+        inner.port = Some(port);
+        let observation = match answer {
+            Ok(observation) => observation,
+            Err(error) => {
+                inner.fault = Some(error);
+                Observation::Failed
+            }
+        };
+        let action = inner.wait.step(now, observation);
+        self.carried(&mut inner, now, action)
+    }
+}
+
+impl<P> Fly for Flight<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+    fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    fn see(&self, now: Instant, seen: Seen) -> Next {
+        if self.is_over() {
+            return Next::Over;
+        }
+        let observation = match seen {
+            Seen::Closed => {
+                self.end(Err(Error::new(ErrorCode::WatcherClosed, [])));
+                return Next::Over;
+            }
+            _ if self.cancelled() => Observation::Cancelled,
+            Seen::Due if !self.word_reached() => Observation::Woke,
+            Seen::Reached | Seen::Due => Observation::Reached,
+        };
+        let mut inner = self.inner.lock();
+        let action = inner.wait.step(now, observation);
+        self.carried(&mut inner, now, action)
+    }
+
+    fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {
+        let Some(mut port) = self.take_port() else {
+            return (if self.tag.abandoned() { Next::Over } else { Next::Asked { until: self.options.deadline } }, None);
+        };
+        let answer = panics::caught("query", || port.query());
+        let failure = answer.as_ref().err().cloned();
+        let next = self.answered(clock.now(), port, answer.map(Observation::Status));
+        (next, failure)
+    }
+
+    fn block(&self, clock: &dyn Clock) {
+        let Some(mut port) = self.take_port() else { return };
+        let mut until = Some(self.options.deadline).filter(|deadline| *deadline < Instant::MAX);
+        loop {
+            let answer = panics::caught("block", || match port.block(until) {
+                // Then the shard ends the wait in time, and this thread is stuck for as long as the driver likes.
+                Err(error) if error.code() == ErrorCode::BlockUnbounded => port.block(None),
+                answer => answer,
+            });
+            match self.answered(clock.now(), port, answer.map(Observation::Status)) {
+                Next::Block { until: bound } => until = Some(bound).filter(|bound| *bound < Instant::MAX),
+                _ => return,
+            }
+            match self.take_port() {
+                Some(taken) => port = taken,
+                None => return,
+            }
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        self.end(Err(error));
+    }
+
+    fn deadline(&self) -> Instant {
+        self.options.deadline
+    }
+
+    fn late(&self) -> Nanos {
+        self.options.late
+    }
+
+    fn trusted(&self) -> bool {
+        self.inner.lock().wait.plan().authority() != Authority::Driver && self.word.is_some()
+    }
+
+    fn early(&self, landing: Instant) -> Option<(Nanos, Instant)> {
+        if !self.options.early_wake {
+            return None;
+        }
+        let margin = self.inner.lock().wait.plan().predict()?.margin();
+        Some(self.tag.home.wake_time.early(landing, margin))
+    }
+
+    fn context(&self) -> Option<ContextKey> {
+        self.context
+    }
+
+    fn watch(&self, lines: &mut Lines, flight: u32) {
+        if let Some(word) = &self.word {
+            lines.add(word, flight);
+        }
+    }
+
+    fn unwatch(&self, lines: &mut Lines, flight: u32) {
+        if let Some(word) = &self.word {
+            lines.remove(word, flight);
+        }
+    }
+}
+
+/// A word or a moment, for whoever drives a wait of their own: no port, no driver.
+#[derive(Debug)]
+pub(super) struct Look<L: LineRef> {
+    pub(super) tag: Tag,
+    pub(super) word: Option<MemoryDescriptor<L>>,
+    pub(super) until: Instant,
+    outcome: Once<Wake>,
+}
+
+impl<L: LineRef> Look<L> {
+    pub(super) fn new(tag: Tag, word: Option<MemoryDescriptor<L>>, until: Instant) -> Self {
+        Self { tag, word, until, outcome: Once::new() }
+    }
+
+    pub(super) fn outcome(&self) -> Option<Wake> {
+        self.outcome.get()
+    }
+
+    pub(super) fn end(&self, wake: Wake) {
+        self.outcome.set(wake);
+    }
+
+    /// What it needs at first.
+    pub(super) fn begin(&self, now: Instant) -> Next {
+        if self.word.as_ref().is_some_and(MemoryDescriptor::reached) {
+            self.end(Wake::Reached);
+            Next::Over
+        } else if now >= self.until {
+            self.end(Wake::Woke);
+            Next::Over
+        } else if self.word.is_some() {
+            Next::Watch { until: self.until }
+        } else {
+            Next::Sleep { until: self.until }
+        }
+    }
+}
+
+impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
+    fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    fn see(&self, now: Instant, seen: Seen) -> Next {
+        match seen {
+            Seen::Reached => self.end(Wake::Reached),
+            // Whoever awaits looks again, and finds out that it is closed.
+            Seen::Closed => self.end(Wake::Woke),
+            Seen::Due => return self.begin(now),
+        }
+        Next::Over
+    }
+
+    fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {
+        (self.begin(clock.now()), None)
+    }
+
+    fn block(&self, _: &dyn Clock) {}
+
+    fn fail(&self, _: Error) {
+        self.end(Wake::Woke);
+    }
+
+    fn deadline(&self) -> Instant {
+        self.until
+    }
+
+    fn late(&self) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn trusted(&self) -> bool {
+        true
+    }
+
+    fn early(&self, _: Instant) -> Option<(Nanos, Instant)> {
+        None
+    }
+
+    fn context(&self) -> Option<ContextKey> {
+        None
+    }
+
+    fn watch(&self, lines: &mut Lines, flight: u32) {
+        if let Some(word) = &self.word {
+            lines.add(word, flight);
+        }
+    }
+
+    fn unwatch(&self, lines: &mut Lines, flight: u32) {
+        if let Some(word) = &self.word {
+            lines.remove(word, flight);
+        }
+    }
+}

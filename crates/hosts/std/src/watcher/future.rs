@@ -1,0 +1,345 @@
+//! The futures of a watcher.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use wakeline_core::{
+    Arming, CancelToken, Clock, CompletionPort, Error, ErrorCode, Instant, LineRef, MemoryDescriptor, Mode,
+    Nanos, Report, Wait, WaitPlan, Wake,
+};
+
+use super::flight::{Flight, Fly, Look, Next, Options, Seen, Tag};
+use super::home::Home;
+use super::wake_time::Watched;
+use crate::points::Point;
+
+/// The most that [`late_us`](WatcherWait::late_us) may allow: a second.
+pub const LATE_US_MAX: u64 = 1_000_000;
+
+/// A wait that a [`Watcher`](crate::Watcher) watches, as a future for any runtime.
+///
+/// Made by [`Watcher::wait`](crate::Watcher::wait). Does nothing before it is first polled; then it arms the point, on the thread
+/// that polls, and hands it to the watcher, which makes every other driver call on threads of its own.
+///
+/// Dropping it at any moment ends the waiting only: what the device may still touch belongs to the port and its backend, and the port
+/// is let go at once, unless a driver call with it is under way, which then does that. Forgetting it (`mem::forget`) leaves it to
+/// end by itself.
+///
+/// Cost: one allocation; a poll that finds nothing new is a few atomic operations and makes no driver call.
+///
+/// # Errors
+///
+/// What it resolves to:
+/// - [`ErrorCode::Timeout`], [`Cancelled`](ErrorCode::Cancelled), [`StoreLost`](ErrorCode::StoreLost), or what a driver call returned,
+///   as [`drive`](wakeline_core::drive).
+/// - [`ErrorCode::WatcherFull`], [`WatcherClosed`](ErrorCode::WatcherClosed); for a `block` plan [`HelpersBusy`](ErrorCode::HelpersBusy).
+/// - [`ErrorCode::PolledAfterEnd`] when it is polled again after it was ready.
+#[must_use = "it waits when it is awaited"]
+pub struct WatcherWait<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+    home: Arc<Home>,
+    point: Point,
+    state: State<P>,
+}
+
+enum State<P: CompletionPort> {
+    New { port: P, wait: Wait, options: Options },
+    Flying { flight: Arc<Flight<P>>, shard: usize },
+    Over,
+}
+
+impl<P> WatcherWait<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+    pub(super) fn new(home: &Arc<Home>, port: P, plan: &WaitPlan, point: &Point) -> Self {
+        let options = Options {
+            deadline: Instant::MAX,
+            cancel: None,
+            late: Nanos::ZERO,
+            early_wake: home.shared.config.early_wake,
+        };
+        let state = State::New { port, wait: Wait::new(plan), options };
+        Self { home: Arc::clone(home), point: point.clone(), state }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        if let State::New { options, .. } = &mut self.state {
+            change(options);
+        }
+        self
+    }
+
+    /// Ends at this moment of [`StdClock`](crate::StdClock), done or not. Changes nothing once it was polled, as all of these.
+    ///
+    /// A `block` plan ends by it too: the driver's own wait is on a helper thread, which may be held up for longer.
+    pub fn deadline(self, at: Instant) -> Self {
+        self.with(|options| options.deadline = at)
+    }
+
+    /// Ends when `token` is cancelled: at once for a token of [`Watcher::cancel_token`](crate::Watcher::cancel_token), which
+    /// costs nothing meanwhile; within [`CANCEL_NS_MAX`](wakeline_core::CANCEL_NS_MAX) for any other, which has the watcher wake as
+    /// often to look at it.
+    pub fn cancelled_by(self, token: &CancelToken) -> Self {
+        self.with(|options| options.cancel = Some(token.clone()))
+    }
+
+    /// May be told up to `us` microseconds late: its wake-up is then shared with those of others whose times overlap, its word is not
+    /// watched closely, and its task is not woken early. Thousands of completions a second cost the watcher at most one wake-up each
+    /// `us` so. At most [`LATE_US_MAX`].
+    pub fn late_us(self, us: u64) -> Self {
+        self.with(|options| options.late = Nanos::from_micros(us.min(LATE_US_MAX)))
+    }
+
+    /// Whether its task may be woken before its word lands, to watch it itself for at most
+    /// [`WATCH_NS_MAX`](crate::WATCH_NS_MAX) in slices of [`WATCH_SLICE_NS_MAX`](crate::WATCH_SLICE_NS_MAX). As the watcher was
+    /// set up, by default.
+    pub fn early_wake(self, yes: bool) -> Self {
+        self.with(|options| options.early_wake = yes)
+    }
+
+    /// For a word that the device's own running code stores, as [`Wait::kernel_point`].
+    pub fn kernel_point(mut self) -> Self {
+        if let State::New { wait, .. } = &mut self.state {
+            *wait = wait.clone().kernel_point();
+        }
+        self
+    }
+
+    /// The first poll. `Ok` with the flight, or the outcome where it has one already.
+    fn start(
+        home: &Arc<Home>,
+        point: &Point,
+        (mut port, wait, mut options): (P, Wait, Options),
+        context: &Context<'_>,
+    ) -> Result<(Arc<Flight<P>>, usize), Result<Report, Error>> {
+        let shared = &home.shared;
+        if shared.is_closing() {
+            return Err(Err(Error::new(ErrorCode::WatcherClosed, [])));
+        }
+        let tag = Tag::seated(home).map_err(Err)?;
+        let plan = *wait.plan();
+        let arming = match plan.mode() {
+            Mode::Flag { .. } => port.arm().map_err(Err)?,
+            Mode::Block | Mode::Poll => Arming::Unsupported,
+        };
+        // Who may be told late has no use for an early wake.
+        options.early_wake &= options.late == Nanos::ZERO;
+        let looks = options.cancel.as_ref().is_some_and(|token| token.bell().is_none());
+        let wait = wait
+            .predicted(point.predict(&plan))
+            .deadline(Some(options.deadline))
+            .cancellable(looks)
+            .watched(arming);
+        let shard = shared.shard_of(&port);
+        let now = shared.clock.now();
+        let (wait, action) = wait.start(now);
+        let cancelled = options.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+        let flight = Flight::new(tag, options, wait, port);
+        let mut next = flight.carry(now, action);
+        if cancelled && next != Next::Over {
+            next = flight.see(now, Seen::Due);
+        }
+        if let Some(outcome) = flight.outcome() {
+            return Err(outcome);
+        }
+        flight.tag.waker.register(context.waker());
+        let flight = Arc::new(flight);
+        shared.posts[shard].shard.add(Arc::clone(&flight) as Arc<dyn Fly>, next);
+        Ok((flight, shard))
+    }
+
+    /// A later poll.
+    fn look(home: &Home, flight: &Flight<P>, context: &Context<'_>) -> Poll<Result<Report, Error>> {
+        let (tag, clock) = (&flight.tag, &home.shared.clock);
+        tag.rouse.learn(&home.wake_time, clock);
+        let who = core::ptr::from_ref(flight).addr();
+        if let Some(outcome) = flight.outcome() {
+            tag.rouse.stop(who);
+            return Poll::Ready(outcome);
+        }
+        let trusted = flight.trusted();
+        let ended = || flight.is_over() || trusted && flight.word_reached();
+        let watched = tag.rouse.watch(who, clock, ended);
+        if watched == Watched::Ended && !flight.is_over() {
+            flight.see(clock.now(), Seen::Reached);
+        }
+        if let Some(outcome) = flight.outcome() {
+            return Poll::Ready(outcome);
+        }
+        tag.waker.register(context.waker());
+        // It may have come between the look and the registration.
+        if let Some(outcome) = flight.outcome() {
+            return Poll::Ready(outcome);
+        }
+        if watched == Watched::Again {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+/// Nothing of it is pinned.
+impl<P> Unpin for WatcherWait<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+}
+
+impl<P> Future for WatcherWait<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+    type Output = Result<Report, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let outcome = match core::mem::replace(&mut this.state, State::Over) {
+            State::New { port, wait, options } => {
+                match Self::start(&this.home, &this.point, (port, wait, options), context) {
+                    Ok((flight, shard)) => {
+                        this.state = State::Flying { flight, shard };
+                        return Poll::Pending;
+                    }
+                    Err(outcome) => outcome,
+                }
+            }
+            State::Flying { flight, shard } => match Self::look(&this.home, &flight, context) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => {
+                    this.state = State::Flying { flight, shard };
+                    return Poll::Pending;
+                }
+            },
+            State::Over => return Poll::Ready(Err(Error::new(ErrorCode::PolledAfterEnd, []))),
+        };
+        this.point.observe(&outcome);
+        Poll::Ready(outcome)
+    }
+}
+
+impl<P> Drop for WatcherWait<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if let State::Flying { flight, shard } = core::mem::replace(&mut self.state, State::Over) {
+            flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
+            self.point.abandoned();
+            flight.abandon();
+            self.home.shared.posts[shard].shard.gone(flight);
+        }
+    }
+}
+
+impl<P> fmt::Debug for WatcherWait<P>
+where
+    P: CompletionPort + Send + 'static,
+    P::Line: Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::New { .. } => "new",
+            State::Flying { .. } => "flying",
+            State::Over => "over",
+        };
+        f.debug_struct("WatcherWait").field("point", &self.point.name()).field("state", &state).finish()
+    }
+}
+
+/// A word or a moment that a task waits for which drives its wait itself.
+pub(super) struct Looking<L>
+where
+    L: LineRef + Send + Sync + 'static,
+{
+    home: Arc<Home>,
+    state: LookState<L>,
+}
+
+enum LookState<L: LineRef> {
+    New(Option<MemoryDescriptor<L>>, Instant),
+    Flying(Arc<Look<L>>, usize),
+    Over(Wake),
+}
+
+impl<L: LineRef + Send + Sync + 'static> Looking<L> {
+    pub(super) fn new(home: &Arc<Home>, word: Option<MemoryDescriptor<L>>, until: Instant) -> Self {
+        Self { home: Arc::clone(home), state: LookState::New(word, until) }
+    }
+}
+
+impl<L: LineRef + Send + Sync + 'static> Unpin for Looking<L> {}
+
+impl<L: LineRef + Send + Sync + 'static> Future for Looking<L> {
+    type Output = Wake;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Wake> {
+        let this = self.get_mut();
+        let shared = &this.home.shared;
+        match core::mem::replace(&mut this.state, LookState::Over(Wake::Woke)) {
+            LookState::New(word, until) => {
+                let look = Look::new(Tag::new(&this.home), word, until);
+                let next = look.begin(shared.clock.now());
+                if let Some(wake) = look.outcome() {
+                    return Poll::Ready(wake);
+                }
+                if shared.is_closing() {
+                    // Nobody watches any more: looks at each poll, and lets others run in between.
+                    this.state = LookState::New(look.word.clone(), look.until);
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                let address = look.word.as_ref().map_or(0, |word| core::ptr::from_ref(word.line()).addr());
+                let shard = shared.shard_at(address);
+                look.tag.waker.register(context.waker());
+                let look = Arc::new(look);
+                shared.posts[shard].shard.add(Arc::clone(&look) as Arc<dyn Fly>, next);
+                this.state = LookState::Flying(look, shard);
+                Poll::Pending
+            }
+            LookState::Flying(look, shard) => {
+                if look.outcome().is_none() {
+                    look.tag.waker.register(context.waker());
+                }
+                match look.outcome() {
+                    // The watcher has closed in the middle of it.
+                    Some(Wake::Woke) if shared.is_closing() => {
+                        this.state = LookState::New(look.word.clone(), look.until);
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    Some(wake) => {
+                        this.state = LookState::Over(wake);
+                        Poll::Ready(wake)
+                    }
+                    None => {
+                        this.state = LookState::Flying(look, shard);
+                        Poll::Pending
+                    }
+                }
+            }
+            LookState::Over(wake) => {
+                this.state = LookState::Over(wake);
+                Poll::Ready(wake)
+            }
+        }
+    }
+}
+
+impl<L: LineRef + Send + Sync + 'static> Drop for Looking<L> {
+    fn drop(&mut self) {
+        if let LookState::Flying(look, shard) = core::mem::replace(&mut self.state, LookState::Over(Wake::Woke)) {
+            look.tag.abandon();
+            self.home.shared.posts[shard].shard.gone(look);
+        }
+    }
+}

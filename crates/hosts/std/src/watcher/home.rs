@@ -1,0 +1,114 @@
+//! What the handles, the futures and the threads of a watcher share.
+
+use core::fmt;
+use std::sync::Arc;
+
+use wakeline_core::{CompletionPort, Error, ErrorCode, Idle, Instant, Nanos};
+
+use super::config::WatcherConfig;
+use super::crew::Crew;
+use super::shard::Shard;
+use super::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
+use super::wake_time::WakeTime;
+use crate::clock::StdClock;
+use crate::idle::StdIdle;
+
+/// One runtime's view of a watcher: what its wake-ups take is learned here.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) shared: Arc<Shared>,
+    pub(super) wake_time: WakeTime,
+}
+
+impl Home {
+    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { shared, wake_time: WakeTime::new() })
+    }
+}
+
+pub(super) struct Shared {
+    pub(super) clock: StdClock,
+    pub(super) config: WatcherConfig,
+    pub(super) posts: Box<[Post]>,
+    pub(super) crew: Crew,
+    seats: AtomicUsize,
+    closing: AtomicBool,
+}
+
+/// A shard and where its leader sleeps.
+pub(super) struct Post {
+    pub(super) shard: Shard,
+    pub(super) idle: Lock<StdIdle>,
+}
+
+impl Shared {
+    pub(super) fn new(config: WatcherConfig) -> Self {
+        let clock = config.clock;
+        let spin = Nanos::from_micros(config.park.spin_us_max().into());
+        let nap = Nanos::from_micros(config.park.nap_us().into());
+        let post = |_| {
+            let idle = StdIdle::new(clock);
+            Post { shard: Shard::new(idle.bell(), wakeline_core::Clock::now(&clock), spin, nap), idle: Lock::new(idle) }
+        };
+        Self {
+            clock,
+            posts: (0..config.shards).map(post).collect(),
+            crew: Crew::new(clock),
+            config,
+            seats: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn take_seat(&self) -> Result<(), Error> {
+        let most = self.config.flights_max;
+        if self.seats.fetch_add(1, Ordering::Relaxed) < most {
+            return Ok(());
+        }
+        self.leave_seat();
+        Err(Error::new(ErrorCode::WatcherFull, [&most]))
+    }
+
+    pub(super) fn leave_seat(&self) {
+        self.seats.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many waits hold a seat.
+    pub(super) fn seated(&self) -> usize {
+        self.seats.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Has all threads end, whatever is pending. Does not wait for them.
+    pub(super) fn begin_close(&self) {
+        self.closing.store(true, Ordering::Release);
+        for post in &self.posts {
+            post.shard.door.ring(Instant::ORIGIN);
+        }
+        self.crew.begin_close();
+    }
+
+    /// The number of the shard that watches this port: all words of a line are looked at by one thread.
+    pub(super) fn shard_of<P: CompletionPort>(&self, port: &P) -> usize {
+        let line = port.descriptor().map(|word| core::ptr::from_ref(word.line()).addr());
+        self.shard_at(line.unwrap_or(0))
+    }
+
+    pub(super) fn shard_at(&self, address: usize) -> usize {
+        if self.posts.len() == 1 {
+            return 0;
+        }
+        // Fibonacci hashing: lines stand 64 bytes apart.
+        let spread = (address as u64 >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        usize::try_from(spread).unwrap_or(0) % self.posts.len()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
+}

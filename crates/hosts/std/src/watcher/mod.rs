@@ -1,0 +1,277 @@
+//! A thread that watches completion words for the tasks of any runtime.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | the watcher, its handles |
+//! | `config.rs` | how it is set up |
+//! | `future.rs` | the futures that are awaited |
+//! | `flight.rs` | what stands behind a future: the wait machine, its port, its outcome |
+//! | `shard.rs` | the flights of one thread, and every decision about them; knows no thread |
+//! | `lines.rs` | the words that are watched, line by line |
+//! | `wheel.rs` | the times, in a timing wheel |
+//! | `contexts.rs` | how often the flights of one device ask its driver |
+//! | `crew.rs` | the threads: leaders, the overseer, helpers |
+//! | `wake_time.rs` | waking tasks early, and watching in their polls |
+//! | `stats.rs` | what it has done |
+//! | `panics.rs` | code of others that panics |
+//! | `home.rs`, `sync.rs` | what all share; loom or the system |
+
+mod config;
+mod contexts;
+mod crew;
+mod flight;
+mod future;
+mod home;
+mod lines;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod panics;
+mod shard;
+mod stats;
+mod sync;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod wake_time;
+mod wheel;
+
+pub use config::WatcherConfig;
+pub use contexts::BACKSTOP_QUERIES_PER_MS_MAX;
+pub use crew::AWAY_NS_MAX;
+pub use future::{LATE_US_MAX, WatcherWait};
+pub use stats::WatcherStats;
+pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
+
+use alloc::task::Wake as RawWake;
+use core::fmt;
+use core::task::{Context, Poll, Waker};
+use std::sync::{Arc, Weak};
+
+use wakeline_core::{
+    CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, Nanos, Timer, WaitPlan, Wake,
+    Watch,
+};
+
+use crate::clock::StdClock;
+use crate::points::Point;
+use future::Looking;
+use home::{Home, Shared};
+
+/// A thread that watches completion words for the tasks of any runtime.
+///
+/// ```
+/// use wakeline_core::Nanos;
+/// use wakeline_sim::{RealTime, SimConfig, SimDevice};
+/// use wakeline_std::{DeviceThread, Point, StdClock, Watcher, block_on};
+///
+/// let clock = StdClock::new();
+/// let sleep = |length: Nanos| std::thread::sleep(std::time::Duration::from_nanos(length.as_nanos()));
+/// let device = SimDevice::new(RealTime::new(clock, sleep), SimConfig::default())?;
+/// let thread = DeviceThread::spawn(clock, device.clone())?;
+///
+/// let watcher = Watcher::new()?;
+/// let point = Point::new("decode"); // what is learned and counted of these waits
+/// let stream = device.stream()?;
+/// stream.launch(Nanos::from_micros(800))?;
+/// let report = block_on(watcher.wait(stream.point(), &"flag:park_us=50,backstop_us=1000".parse()?, &point))?;
+/// assert!(report.elapsed >= Nanos::from_micros(700));
+/// watcher.close(Watcher::CLOSE)?;
+/// # drop(stream);
+/// # thread.stop()?;
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+///
+/// It sleeps until shortly before the earliest completion that is expected, then watches the words, and wakes the task whose wait has
+/// ended; a new wait wakes it at once where it would sleep for too long. With nothing in flight it does not wake up at all. Each wait is
+/// the same state machine that [`drive`](wakeline_core::drive) drives, and follows its plan but for `park_us`: how words are watched is
+/// the watcher's own [`ParkPolicy`](crate::ParkPolicy), one for all of them.
+///
+/// Driver calls, but for the arming, are made on its threads: a status query that takes half a second holds up no task of a runtime,
+/// and no other flight for longer than [`AWAY_NS_MAX`] and 2 ms. A failed query has all flights of its context asked at once. Beyond
+/// what waits cannot end without, a context is asked [`BACKSTOP_QUERIES_PER_MS_MAX`] times a millisecond: with more flights than that in
+/// one context a lost store is found after as many more backstops.
+///
+/// Dropping it has its threads end without waiting for them; [`close`](Self::close) waits. Whatever is pending then, or comes later, ends with
+/// [`ErrorCode::WatcherClosed`].
+pub struct Watcher {
+    handle: WatcherHandle,
+}
+
+impl Watcher {
+    /// How long to give [`close`](Self::close) where there is no reason for another time: a second.
+    pub const CLOSE: Nanos = Nanos::from_millis(1_000);
+
+    /// A watcher of one shard, as [`WatcherConfig::default`] says. Starts two threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`with`](Self::with).
+    pub fn new() -> Result<Self, Error> {
+        Self::with(WatcherConfig::default())
+    }
+
+    /// A watcher set up like this. Starts a thread a shard, and one that oversees them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Backend`] when the system refuses a thread; those that started end again.
+    pub fn with(config: WatcherConfig) -> Result<Self, Error> {
+        let shared = Arc::new(Shared::new(config));
+        // From here on its drop ends the threads.
+        let watcher = Self { handle: WatcherHandle { home: Home::new(Arc::clone(&shared)) } };
+        crew::start_all(&shared)?;
+        Ok(watcher)
+    }
+
+    /// A handle for a runtime: clones share what is learned of its wake-ups, other handles do not.
+    pub fn handle(&self) -> WatcherHandle {
+        WatcherHandle { home: Home::new(Arc::clone(&self.handle.home.shared)) }
+    }
+
+    /// Awaits the point of `port` under `plan`; see [`WatcherWait`]. `point` says what it may be predicted by, and learns from it.
+    pub fn wait<P>(&self, port: P, plan: &WaitPlan, point: &Point) -> WatcherWait<P>
+    where
+        P: CompletionPort + Send + 'static,
+        P::Line: Send + Sync + 'static,
+    {
+        self.handle.wait(port, plan, point)
+    }
+
+    /// A token whose cancellation is looked at at once.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.handle.cancel_token()
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> WatcherStats {
+        self.handle.stats()
+    }
+
+    /// Ends everything that is pending with [`ErrorCode::WatcherClosed`] and waits for the threads to end, for at most `within`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Backend`] when threads are still in a driver call or a waker by then; they end when that returns.
+    pub fn close(self, within: Nanos) -> Result<(), Error> {
+        let shared = &self.handle.home.shared;
+        shared.begin_close();
+        match shared.crew.join(shared.clock, shared.clock.now() + within) {
+            0 => Ok(()),
+            left => {
+                let held_up = alloc::format!("{left} thread(s) are still in a driver call or a waker after {within}");
+                Err(Error::new(ErrorCode::Backend, [&"std", &"closing the watcher", &held_up]))
+            }
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.handle.home.shared.begin_close();
+    }
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").field("pending", &self.handle.pending()).finish_non_exhaustive()
+    }
+}
+
+/// One runtime's way to a [`Watcher`]. Clones are the same handle.
+///
+/// Besides [`wait`](Self::wait) it is a host of [`drive`](wakeline_core::drive) (clock, timer and watch) for tasks that drive their waits
+/// themselves. Their driver calls are then made by the task, on its runtime's thread. Once the watcher is closed such a task looks
+/// by itself at each poll and lets others run in between.
+#[derive(Clone, Debug)]
+pub struct WatcherHandle {
+    home: Arc<Home>,
+}
+
+impl WatcherHandle {
+    /// As [`Watcher::wait`].
+    pub fn wait<P>(&self, port: P, plan: &WaitPlan, point: &Point) -> WatcherWait<P>
+    where
+        P: CompletionPort + Send + 'static,
+        P::Line: Send + Sync + 'static,
+    {
+        WatcherWait::new(&self.home, port, plan, point)
+    }
+
+    /// As [`Watcher::cancel_token`].
+    pub fn cancel_token(&self) -> CancelToken {
+        CancelToken::ringing(Waker::from(Arc::new(LookAtTokens(Arc::downgrade(&self.home.shared)))))
+    }
+
+    /// As [`Watcher::stats`].
+    pub fn stats(&self) -> WatcherStats {
+        let mut stats = WatcherStats::default();
+        for post in &self.home.shared.posts {
+            stats.add(&post.shard.counters);
+        }
+        stats
+    }
+
+    /// How many waits are pending now.
+    pub fn pending(&self) -> usize {
+        self.home.shared.seated()
+    }
+
+    /// How long this runtime takes from a call of its waker to the poll, as learned: a high quantile.
+    pub fn wake_time(&self) -> Nanos {
+        self.home.wake_time.get()
+    }
+
+    /// The clock of all deadlines.
+    pub fn clock(&self) -> StdClock {
+        self.home.shared.clock
+    }
+}
+
+/// What a token rings.
+struct LookAtTokens(Weak<Shared>);
+
+impl RawWake for LookAtTokens {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(shared) = self.0.upgrade() {
+            for post in &shared.posts {
+                post.shard.look_at_tokens();
+            }
+        }
+    }
+}
+
+impl Clock for WatcherHandle {
+    fn now(&self) -> Instant {
+        self.home.shared.clock.now()
+    }
+}
+
+impl Timer for WatcherHandle {
+    async fn sleep_until(&self, at: Instant) {
+        Looking::<Arc<CompletionLine>>::new(&self.home, None, at).await;
+    }
+
+    fn yield_now(&self) -> impl Future<Output = ()> {
+        let mut yielded = false;
+        core::future::poll_fn(move |context: &mut Context<'_>| {
+            if core::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+}
+
+impl<P> Watch<P> for WatcherHandle
+where
+    P: CompletionPort,
+    P::Line: Send + Sync + 'static,
+{
+    async fn watch(&self, port: &P, until: Instant) -> Wake {
+        Looking::new(&self.home, port.descriptor().cloned(), until).await
+    }
+}

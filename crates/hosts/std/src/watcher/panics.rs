@@ -1,0 +1,29 @@
+//! Code of others that panics on a thread of ours.
+
+use alloc::string::String;
+use core::any::Any;
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+
+use wakeline_core::{Error, ErrorCode};
+
+/// Makes a driver call; a panic of the backend is a failed call.
+pub(super) fn caught<T>(call: &str, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    // What a backend leaves behind when it panics is its own; nothing of ours is in the middle of anything.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let message = message(panic);
+        Err(Error::new(ErrorCode::Backend, [&"a backend", &call, &message]))
+    })
+}
+
+/// Runs code of the user's; the message of its panic, where it panicked.
+pub(super) fn message_of(run: impl FnOnce()) -> Option<String> {
+    catch_unwind(AssertUnwindSafe(run)).err().map(message)
+}
+
+fn message(panic: Box<dyn Any + Send>) -> String {
+    let text = crate::device::message(&*panic);
+    // A payload may panic when it is dropped, and must not do so here.
+    core::mem::forget(panic);
+    text
+}

@@ -1,0 +1,493 @@
+//! A shard: the flights that one thread watches, and the decisions about them. Knows no thread.
+//!
+//! ```text
+//!            add, gone (any thread)
+//!                   │ inbox, door
+//!                   ▼
+//!   turn: inbox ─► words ─► times ─► follow ──┬─► watch   lines + wheel
+//!                                     ▲       ├─► sleep   wheel
+//!                                     │       ├─► ask     errands ─┐
+//!                                     │       ├─► block   errands  │ outside of the lock
+//!                              asked ─┘       └─► over    errands  │
+//!                                     ▲                            │
+//!                                     └────────────────────────────┘
+//! ```
+//!
+//! Invariants: the lock of the [`Core`] covers no driver call, no waker and no drop of a flight; those are [`Errand`]s, which whoever
+//! leads the shard runs after it has let the lock go. A flight stands in the lines only while `watched`, in the wheel at most once,
+//! and is asked at most once at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wakeline_core::{Doorbell, Error, Instant, Nanos};
+
+use super::contexts::Contexts;
+use super::flight::{Fly, NOWHERE, Next, Seen};
+use super::lines::Lines;
+use super::stats::Counters;
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Lock, MutexGuard, Ordering, Queue, fence};
+use super::wheel::Wheel;
+
+/// How many arrivals one turn takes at most, so that words are looked at in between.
+const ARRIVALS_PER_TURN_MAX: usize = 1_024;
+
+/// How many abandoned flights may be left to the next turn before one is asked for.
+const GONE_MAX: usize = 1_024;
+
+pub(super) struct Shard {
+    inbox: Queue<Notice>,
+    pub(super) door: Doorbell,
+    core: Lock<Core>,
+    /// A token that rings was cancelled.
+    tokens: AtomicBool,
+    /// Nothing is taken in any more.
+    closed: AtomicBool,
+    /// Since when the leader has been in code that is not ours; zero while it is not.
+    pub(super) away_since: AtomicU64,
+    gone: AtomicUsize,
+    pub(super) counters: Counters,
+}
+
+enum Notice {
+    New(Arc<dyn Fly>, Next),
+    /// It was abandoned.
+    Gone(Arc<dyn Fly>),
+}
+
+/// What is to be done without the lock.
+pub(super) enum Errand {
+    /// Its outcome is there: wake its task, and let it go.
+    Over(Arc<dyn Fly>),
+    /// Its task is to watch from now on.
+    Rouse(Arc<dyn Fly>),
+    /// Have the driver's own wait made on a thread of its own.
+    Block(Arc<dyn Fly>),
+}
+
+/// What the leader's thread does until the next turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pace {
+    /// Look again at once.
+    Look,
+    /// Look again at once, but tell the processor that this is a spin.
+    Spin,
+    /// Look again soon: words are watched, but not so closely any more.
+    Nap { until: Instant },
+    /// Nothing to look at before then.
+    Sleep { until: Instant },
+}
+
+pub(super) struct Core {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    wheel: Wheel,
+    pub(super) lines: Lines,
+    contexts: Contexts,
+    /// Flights to be asked about, in order.
+    asks: VecDeque<u32>,
+    errands: Vec<Errand>,
+    reached: Vec<u32>,
+    /// How many watched flights allow no lateness.
+    hot: usize,
+    /// Until when their words are watched closely.
+    hot_until: Instant,
+    /// How long a word is watched closely.
+    spin: Nanos,
+    nap: Nanos,
+    /// Counts those who have led: who finds another number leads no longer.
+    pub(super) term: u64,
+}
+
+struct Entry {
+    fly: Arc<dyn Fly>,
+    context: Option<usize>,
+    /// Its word stands in the lines.
+    watched: bool,
+    /// It allows no lateness.
+    exact: bool,
+    /// It is, or is about to be, asked.
+    asking: bool,
+    /// It waits for its turn to be asked.
+    queued: bool,
+    blocking: bool,
+    /// Its task is to be roused first; then this is when to look at it again.
+    early: Option<Early>,
+}
+
+#[derive(Clone, Copy)]
+struct Early {
+    look_at: Instant,
+    watch_until: Instant,
+}
+
+impl Shard {
+    /// `bell` wakes the thread that leads; words are watched closely for `spin` after each new one, then every `nap`.
+    pub(super) fn new(bell: core::task::Waker, now: Instant, spin: Nanos, nap: Nanos) -> Self {
+        let core = Core {
+            entries: Vec::new(),
+            free: Vec::new(),
+            wheel: Wheel::new(now),
+            lines: Lines::default(),
+            contexts: Contexts::default(),
+            asks: VecDeque::new(),
+            errands: Vec::new(),
+            reached: Vec::new(),
+            hot: 0,
+            hot_until: Instant::ORIGIN,
+            spin,
+            nap,
+            term: 0,
+        };
+        Self {
+            inbox: Queue::new(),
+            door: Doorbell::new(bell),
+            core: Lock::new(core),
+            tokens: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            away_since: AtomicU64::new(0),
+            gone: AtomicUsize::new(0),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Hands a flight over. Its waker is set by now.
+    pub(super) fn add(&self, fly: Arc<dyn Fly>, next: Next) {
+        self.inbox.push(Notice::New(fly, next));
+        self.door.ring(next.due());
+        // The ring has the fence: either the one who closes sees the notice, or we see that it is closed.
+        if self.closed.load(Ordering::Relaxed) {
+            self.refuse();
+        }
+    }
+
+    /// Lets an abandoned flight go, with the next turn.
+    pub(super) fn gone(&self, fly: Arc<dyn Fly>) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        self.inbox.push(Notice::Gone(fly));
+        let many = self.gone.fetch_add(1, Ordering::Relaxed) >= GONE_MAX;
+        // Without a ring it is let go when the shard is next awake.
+        self.door.ring(if many { Instant::ORIGIN } else { Instant::MAX });
+        if self.closed.load(Ordering::Relaxed) {
+            self.refuse();
+        }
+    }
+
+    /// Looks at the tokens of all flights.
+    pub(super) fn look_at_tokens(&self) {
+        self.tokens.store(true, Ordering::Release);
+        self.door.ring(Instant::ORIGIN);
+    }
+
+    /// Ends what comes too late.
+    fn refuse(&self) {
+        while let Some(notice) = self.inbox.pop() {
+            if let Notice::New(fly, _) = notice {
+                fly.see(Instant::MAX, Seen::Closed);
+                if let Some(waker) = fly.tag().waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock()
+    }
+
+    /// Whether nothing has come in since the last turn: the last look before the leader sleeps.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.inbox.is_empty() && !self.tokens.load(Ordering::Acquire)
+    }
+}
+
+impl Core {
+    /// Takes what has come in, looks at the words and at the time.
+    pub(super) fn turn(&mut self, shard: &Shard, now: Instant) {
+        if !shard.inbox.is_empty() {
+            self.take_arrivals(shard, now);
+        }
+        if self.lines.armed() > 0 {
+            let mut reached = core::mem::take(&mut self.reached);
+            self.lines.scan(&mut reached);
+            for number in reached.drain(..) {
+                self.seen(shard, number, now, Seen::Reached);
+            }
+            self.reached = reached;
+        }
+        if self.wheel.earliest() <= now {
+            while let Some(number) = self.wheel.pop(now) {
+                self.seen(shard, number, now, Seen::Due);
+            }
+        }
+        if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
+            for number in self.numbers() {
+                self.seen(shard, number, now, Seen::Due);
+            }
+        }
+    }
+
+    fn take_arrivals(&mut self, shard: &Shard, now: Instant) {
+        for _ in 0..ARRIVALS_PER_TURN_MAX {
+            match shard.inbox.pop() {
+                None => break,
+                Some(Notice::New(fly, next)) => {
+                    shard.counters.arrivals.add(1);
+                    let number = self.enter(fly);
+                    self.follow(shard, number, now, next);
+                }
+                Some(Notice::Gone(fly)) => {
+                    shard.gone.fetch_sub(1, Ordering::Relaxed);
+                    let number = fly.tag().number.load(Ordering::Relaxed);
+                    if self.is(number, &fly) {
+                        self.leave(shard, number);
+                    }
+                    self.errands.push(Errand::Over(fly));
+                }
+            }
+        }
+    }
+
+    /// Takes what is to be done without the lock; `batch` is empty, and keeps its memory.
+    pub(super) fn take_errands(&mut self, batch: &mut Vec<Errand>) {
+        core::mem::swap(&mut self.errands, batch);
+    }
+
+    /// The next flight to be asked about, without the lock; then call [`asked`](Self::asked).
+    pub(super) fn next_ask(&mut self) -> Option<(u32, Arc<dyn Fly>)> {
+        while let Some(number) = self.asks.pop_front() {
+            if let Some(Some(entry)) = self.entries.get(number as usize)
+                && entry.asking
+            {
+                return Some((number, Arc::clone(&entry.fly)));
+            }
+        }
+        None
+    }
+
+    /// The driver has answered.
+    pub(super) fn asked(
+        &mut self,
+        shard: &Shard,
+        number: u32,
+        fly: &Arc<dyn Fly>,
+        now: Instant,
+        (next, failure): (Next, Option<Error>),
+    ) {
+        shard.counters.queries.add(1);
+        if !self.is(number, fly) {
+            // It ended meanwhile.
+            return;
+        }
+        let context = self.entry(number).and_then(|entry| {
+            entry.asking = false;
+            entry.context
+        });
+        self.follow(shard, number, now, next);
+        if let (Some(context), Some(failure)) = (context, failure)
+            && self.contexts.sweep(context, now)
+        {
+            crate::trace::context_faulted(&failure);
+            shard.counters.faults.add(1);
+            self.ask_all(context);
+        }
+    }
+
+    /// One flight of the context has failed: the others are asked at once, each for its own answer.
+    fn ask_all(&mut self, context: usize) {
+        for number in self.numbers() {
+            if let Some(entry) = self.entry(number)
+                && entry.context == Some(context)
+                && !entry.asking
+                && !entry.blocking
+            {
+                entry.asking = true;
+                self.asks.push_back(number);
+            }
+        }
+    }
+
+    /// What the leader does until the next turn.
+    pub(super) fn pace(&self, now: Instant) -> Pace {
+        if !self.errands.is_empty() || !self.asks.is_empty() {
+            return Pace::Look;
+        }
+        let next = self.wheel.earliest();
+        if self.hot == 0 {
+            return if next <= now { Pace::Look } else { Pace::Sleep { until: next } };
+        }
+        if now < self.hot_until { Pace::Spin } else { Pace::Nap { until: next.min(now + self.nap) } }
+    }
+
+    /// Ends every flight: the watcher closes. Returns how many there were.
+    pub(super) fn close(&mut self, shard: &Shard) -> usize {
+        shard.closed.store(true, Ordering::Relaxed);
+        // As in `add`.
+        fence(Ordering::SeqCst);
+        self.take_all_arrivals(shard);
+        let numbers = self.numbers();
+        for number in &numbers {
+            if let Some(entry) = self.entry(*number) {
+                entry.fly.see(Instant::MAX, Seen::Closed);
+            }
+            self.leave(shard, *number);
+        }
+        self.asks.clear();
+        numbers.len()
+    }
+
+    fn take_all_arrivals(&mut self, shard: &Shard) {
+        while !shard.inbox.is_empty() {
+            self.take_arrivals(shard, Instant::ORIGIN);
+        }
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        (0..).zip(&self.entries).filter(|(_, entry)| entry.is_some()).map(|(number, _)| number).collect()
+    }
+
+    fn entry(&mut self, number: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Whether this is still the flight of that number.
+    fn is(&self, number: u32, fly: &Arc<dyn Fly>) -> bool {
+        let entry = self.entries.get(number as usize).and_then(Option::as_ref);
+        entry.is_some_and(|entry| core::ptr::addr_eq(Arc::as_ptr(&entry.fly), Arc::as_ptr(fly)))
+    }
+
+    fn enter(&mut self, fly: Arc<dyn Fly>) -> u32 {
+        let context = fly.context().map(|key| self.contexts.enter(key));
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            u32::try_from(self.entries.len() - 1).unwrap_or(NOWHERE - 1)
+        });
+        fly.tag().number.store(number, Ordering::Relaxed);
+        let exact = fly.late() == Nanos::ZERO;
+        let entry = Entry {
+            fly,
+            context,
+            watched: false,
+            exact,
+            asking: false,
+            queued: false,
+            blocking: false,
+            early: None,
+        };
+        self.entries[number as usize] = Some(entry);
+        number
+    }
+
+    /// Takes a flight out of everything; its task is woken as an errand.
+    fn leave(&mut self, shard: &Shard, number: u32) {
+        self.unwatch(number);
+        self.wheel.remove(number);
+        let Some(entry) = self.entries.get_mut(number as usize).and_then(Option::take) else { return };
+        self.free.push(number);
+        if let Some(context) = entry.context {
+            self.contexts.leave(context);
+        }
+        shard.counters.ends.add(1);
+        self.errands.push(Errand::Over(entry.fly));
+    }
+
+    fn unwatch(&mut self, number: u32) {
+        let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
+        if core::mem::replace(&mut entry.watched, false) {
+            self.hot -= usize::from(entry.exact);
+            entry.fly.unwatch(&mut self.lines, number);
+        }
+    }
+
+    fn seen(&mut self, shard: &Shard, number: u32, now: Instant, seen: Seen) {
+        let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
+        if seen == Seen::Reached {
+            // The scan has taken it out.
+            entry.watched = false;
+            self.hot -= usize::from(entry.exact);
+        }
+        if entry.fly.tag().abandoned() {
+            return self.leave(shard, number);
+        }
+        if seen == Seen::Due {
+            if core::mem::replace(&mut entry.queued, false) && now < entry.fly.deadline() {
+                return self.ask(number);
+            }
+            if let Some(Early { look_at, watch_until }) = entry.early.take() {
+                entry.fly.tag().rouse.watch_until(watch_until);
+                shard.counters.early_wakes.add(1);
+                self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
+                return self.wheel.set(number, look_at);
+            }
+        }
+        let next = entry.fly.see(now, seen);
+        self.follow(shard, number, now, next);
+    }
+
+    /// Does what a flight needs next.
+    fn follow(&mut self, shard: &Shard, number: u32, now: Instant, next: Next) {
+        let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
+        match next {
+            Next::Watch { until } => {
+                let until = if entry.exact { until } else { until.min(now + entry.fly.late()) };
+                if !core::mem::replace(&mut entry.watched, true) {
+                    if entry.exact {
+                        self.hot += 1;
+                        self.hot_until = self.hot_until.max(now + self.spin);
+                    }
+                    entry.fly.watch(&mut self.lines, number);
+                }
+                self.wheel.set(number, until);
+            }
+            Next::Sleep { until } => {
+                let late = (until + entry.fly.late()).min(entry.fly.deadline()).max(until);
+                let at = match entry.fly.early(until) {
+                    Some((before, watch_until)) if until.since(now) > before => {
+                        let look_at = if entry.fly.trusted() { watch_until } else { until };
+                        entry.early = Some(Early { look_at, watch_until });
+                        Instant::from_nanos(until.as_nanos() - before.as_nanos())
+                    }
+                    _ => late,
+                };
+                self.unwatch(number);
+                self.wheel.set(number, at);
+            }
+            Next::Ask => {
+                // With its word in the lines it is a backstop; else the wait cannot go on without an answer.
+                if let (true, Some(context)) = (entry.watched, entry.context)
+                    && now < entry.fly.deadline()
+                {
+                    let at = self.contexts.turn(context, now);
+                    if at > now {
+                        entry.queued = true;
+                        let at = at.min(entry.fly.deadline());
+                        return self.wheel.set(number, at);
+                    }
+                }
+                self.ask(number);
+            }
+            Next::Asked { until } => self.wheel.set(number, until),
+            Next::Block { until } => {
+                if !core::mem::replace(&mut entry.blocking, true) {
+                    shard.counters.blocks.add(1);
+                    self.errands.push(Errand::Block(Arc::clone(&entry.fly)));
+                }
+                self.wheel.set(number, until);
+            }
+            Next::Over => self.leave(shard, number),
+        }
+    }
+
+    fn ask(&mut self, number: u32) {
+        let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
+        let deadline = entry.fly.deadline();
+        entry.queued = false;
+        if !core::mem::replace(&mut entry.asking, true) {
+            self.asks.push_back(number);
+        }
+        // Should the driver not answer.
+        self.wheel.set(number, deadline);
+    }
+}
