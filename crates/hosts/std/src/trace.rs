@@ -9,7 +9,7 @@ pub(crate) use imp::{closed, context_faulted, ended, waker_panicked};
 #[cfg(feature = "tracing")]
 mod imp {
     use tracing::{Level, event};
-    use wakeline_core::{Error, Report};
+    use wakeline_core::{Error, ErrorCode, Report};
 
     use crate::points::end_name;
 
@@ -17,13 +17,13 @@ mod imp {
 
     /// A wait ended: at level TRACE well or cancelled, which somebody asked for; at WARN otherwise.
     pub(crate) fn ended(point: &str, result: &Result<Report, Error>) {
-        let outcome = end_name(result);
+        // The outcome's name is found only where somebody listens: fields are not computed otherwise.
         match result {
             Ok(report) => event!(
                 target: TARGET,
                 Level::TRACE,
                 point,
-                outcome,
+                outcome = end_name(result),
                 elapsed_ns = report.elapsed.as_nanos(),
                 queries = report.queries,
                 parks = report.parks,
@@ -31,10 +31,12 @@ mod imp {
                 overshoot_ns = report.overshoot.as_nanos(),
                 "a wait ended"
             ),
-            Err(error) if error.code() == wakeline_core::ErrorCode::Cancelled => {
-                event!(target: TARGET, Level::TRACE, point, outcome, %error, "a wait was cancelled");
+            Err(error) if error.code() == ErrorCode::Cancelled => {
+                event!(target: TARGET, Level::TRACE, point, outcome = end_name(result), %error, "a wait was cancelled");
             }
-            Err(error) => event!(target: TARGET, Level::WARN, point, outcome, %error, "a wait failed"),
+            Err(error) => {
+                event!(target: TARGET, Level::WARN, point, outcome = end_name(result), %error, "a wait failed")
+            }
         }
     }
 

@@ -79,7 +79,8 @@ impl Points {
 
     /// The point of this name, made at its first use. Any text is a name.
     ///
-    /// Takes the registry's lock and looks the name up: ask once and keep the handle, not before each wait.
+    /// Takes the registry's lock and looks the name up, about 55 ns among 100; a new point is about 25 us, most of it fresh memory. Ask
+    /// once and keep the handle, rather than before each wait.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Points {
     /// What all points did until now, in the order of their names. Each point is consistent in itself; waits may end between
     /// two of them.
     ///
-    /// Cost: about 20 us a point, 3 us of them under its lock.
+    /// Cost: about 25 us a point, 2 us of them under its lock.
     pub fn snapshot(&self) -> Snapshot {
         let points: Vec<_> = self.lock().values().cloned().collect();
         Snapshot { points: points.iter().map(Point::snapshot).collect(), metrics: Vec::new() }

@@ -14,6 +14,10 @@ use crate::trace;
 ///
 /// A clone is another handle to the same point. Ask it before a wait, and tell it the result after.
 ///
+/// Cost: at most 450 instructions for a prediction and its observation together, of which two locks that nobody else holds; 20 and 35 ns on an AMD
+/// EPYC. They allocate nothing, but for the residuals of a plan whose window is not the last one's. With the feature `tracing`
+/// on and nobody listening a load and a branch more.
+///
 /// Memory: about 58 KiB, nearly all of them two histograms of 28 KiB that are allocated when the point is made; besides 16 bytes for
 /// each residual of the plan's window.
 ///
@@ -101,7 +105,7 @@ impl Point {
 
     /// What it did until now.
     ///
-    /// Cost: about 20 us, 3 of them under the lock.
+    /// Cost: about 25 us, 2 of them under the lock.
     pub fn snapshot(&self) -> PointSnapshot {
         let state = self.lock();
         let (counts, waited, overshoot) = (state.counts, state.waited.clone(), state.overshoot.clone());

@@ -45,7 +45,7 @@ impl Snapshot {
     ///
     /// Families stand in this order and points in theirs: equal snapshots give equal text. Any text is a point's name.
     ///
-    /// Size: about 5 KiB a point.
+    /// Cost: about 25 us and 4 KiB a point.
     pub fn prometheus(&self) -> String {
         prometheus::text(self)
     }
