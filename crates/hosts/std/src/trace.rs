@@ -35,7 +35,7 @@ mod imp {
                 event!(target: TARGET, Level::TRACE, point, outcome = end_name(result), %error, "a wait was cancelled");
             }
             Err(error) => {
-                event!(target: TARGET, Level::WARN, point, outcome = end_name(result), %error, "a wait failed")
+                event!(target: TARGET, Level::WARN, point, outcome = end_name(result), %error, "a wait failed");
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::trace;
 ///
 /// A clone is another handle to the same point. Ask it before a wait, and tell it the result after.
 ///
-/// Cost: at most 450 instructions for a prediction and its observation together, of which two locks that nobody else holds; 20 and 35 ns on an AMD
+/// Cost: at most 470 instructions for a prediction and its observation together, of which two locks that nobody else holds; 20 and 35 ns on an AMD
 /// EPYC. They allocate nothing, but for the residuals of a plan whose window is not the last one's. With the feature `tracing`
 /// on and nobody listening a load and a branch more.
 ///

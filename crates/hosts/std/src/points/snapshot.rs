@@ -59,6 +59,13 @@ impl fmt::Display for Snapshot {
 }
 
 /// What a [`Point`](crate::Point) did until a moment.
+///
+/// ```
+/// let point = wakeline_std::Point::new("decode");
+/// point.abandoned();
+/// point.abandoned();
+/// assert_eq!(point.snapshot().to_string(), "decode: 2 waits (2 abandoned)");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PointSnapshot {
     /// What the point is called.
@@ -94,6 +101,15 @@ impl fmt::Display for PointSnapshot {
 }
 
 /// How many waits ended in which way, and what the waits that ended well did.
+///
+/// ```
+/// use wakeline_core::{Error, ErrorCode};
+/// let point = wakeline_std::Point::new("decode");
+/// point.observe(&Err(Error::new(ErrorCode::StoreLost, [&7, &6])));
+/// let counts = point.snapshot().counts;
+/// assert_eq!((counts.store_lost, counts.waits()), (1, 1));
+/// assert!(counts.ends().contains(&("store_lost", 1)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
@@ -149,6 +165,12 @@ impl Counts {
 }
 
 /// The bounds of a [`Spread`]'s buckets in nanoseconds: 1, 2.5 and 5 in every decade from 1 us to 10 s.
+///
+/// ```
+/// use wakeline_std::WAIT_BOUNDS_NS;
+/// assert_eq!(WAIT_BOUNDS_NS[..4], [1_000, 2_500, 5_000, 10_000]);
+/// assert_eq!(WAIT_BOUNDS_NS.last(), Some(&10_000_000_000));
+/// ```
 pub const WAIT_BOUNDS_NS: [u64; 22] = {
     let mut bounds = [0; 22];
     let (mut decade, mut place) = (1_000, 0);
@@ -168,6 +190,13 @@ pub const WAIT_BOUNDS_NS: [u64; 22] = {
 
 /// How times are spread. Quantiles and buckets are within 1 % from 1 us to 100 s, where times beyond count as these; the sum and
 /// the highest are exact.
+///
+/// ```
+/// use wakeline_std::{Point, Spread};
+/// let waited = Point::new("decode").snapshot().waited;
+/// assert_eq!(waited, Spread::default()); // no waits, and no time
+/// assert_eq!(waited.to_string(), "0 ns (p50), 0 ns (p99)");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Spread {
@@ -204,6 +233,13 @@ impl fmt::Display for Spread {
 }
 
 /// A count that belongs to no point, of a watcher say.
+///
+/// ```
+/// use wakeline_std::{Metric, Snapshot};
+/// let metrics = vec![Metric::gauge("watcher_flights", "Waits that are pending now.", 2)];
+/// let text = Snapshot { metrics, ..Snapshot::default() }.prometheus();
+/// assert!(text.ends_with("# TYPE wakeline_watcher_flights gauge\nwakeline_watcher_flights 2\n"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Metric {
@@ -236,5 +272,40 @@ impl Metric {
     /// What rises and falls: how many there are now.
     pub const fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
         Self { name, help, kind: MetricKind::Gauge, value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_point_is_told_in_one_line_whatever_its_name() {
+        let counts = Counts {
+            late: 1,
+            parked: 2,
+            store_lost: 1,
+            sleeps: 3,
+            parks: 5,
+            queries: 9,
+            ..Counts::default()
+        };
+        let waited = Spread { count: 3, p50_ns: 2_001_000, p99_ns: 5_250_000, ..Spread::default() };
+        let overshoot = Spread { count: 3, p50_ns: 61_000, p99_ns: 99_000, ..Spread::default() };
+        let points = alloc::vec![
+            PointSnapshot { name: "a\nb: \"\\".into(), counts, waited, overshoot },
+            PointSnapshot { name: String::new(), ..PointSnapshot::default() },
+        ];
+        let metrics = alloc::vec![Metric::counter("watcher_completions", "Waits that ended.", 4)];
+        assert_eq!(
+            Snapshot { points, metrics }.to_string(),
+            "a\\nb: \\\"\\\\: 4 waits (1 late, 2 parked, 1 store lost); waited 2.001 ms (p50), 5.250 ms (p99); 5 parks, 9 \
+             queries; 3 sleeps, overshot by 61.000 us (p50), 99.000 us (p99)\n: 0 waits\nwatcher_completions: 4\n"
+        );
+    }
+
+    #[test]
+    fn bounds_rise() {
+        assert!(WAIT_BOUNDS_NS.windows(2).all(|pair| pair[0] < pair[1]), "{WAIT_BOUNDS_NS:?}");
     }
 }
