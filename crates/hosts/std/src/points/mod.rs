@@ -35,7 +35,7 @@ pub const NAMED_POINTS_MAX: usize = 1 << 12;
 /// A point stays for as long as the registry does: what it counted is not lost while nobody waits, and a handle always is the
 /// one that its name gives. So names are to be few and known before, of readback points say, and never made of numbers of requests.
 ///
-/// Memory: nothing up front; each point about 58 KiB, see [`Point`].
+/// Memory: nothing up front; each point about 57 KiB, see [`Point`].
 ///
 /// ```
 /// use wakeline_core::ErrorCode;

@@ -18,7 +18,7 @@ use crate::trace;
 /// EPYC. They allocate nothing, but for the residuals of a plan whose window is not the last one's. With the feature `tracing`
 /// on and nobody listening a load and a branch more.
 ///
-/// Memory: about 58 KiB, nearly all of them two histograms of 28 KiB that are allocated when the point is made; besides 16 bytes for
+/// Memory: about 57 KiB, nearly all of them two histograms of 28 KiB that are allocated when the point is made; besides 16 bytes for
 /// each residual of the plan's window.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! Text for Prometheus, written by hand.
 //!
-//! The libraries at hand do not fit what is a snapshot already: `prometheus-client` writes the younger `OpenMetrics` text and wants to own each
-//! counter as an atomic of its registry, behind its own lock; `prometheus` writes this format, but out of messages made for
-//! protocol buffers. Both bring ten packages or so. What is needed is a loop for each family and three escapes.
+//! The libraries at hand do not fit what is a snapshot already: `prometheus-client` writes the younger `OpenMetrics` text, which ends
+//! differently and names families differently, wants to own each counter in a registry, and brings a lock and a derive macro along;
+//! `prometheus` writes this format, but out of its own messages. What is needed is a loop for each family and three escapes.
 
 use alloc::string::String;
 use core::fmt::{Display, Write as _};
