@@ -4,9 +4,11 @@ use core::hint::black_box;
 use core::task::Waker;
 
 use wakeline_core::{
-    Action, CompletionLine, Error, Executor, Idle, Instant, ManualClock, MemoryDescriptor, Nanos,
-    Observation, Park, PointTable, Reactor, Seq, Slot, Status, Timer, Wait, WaitPlan, Wake,
+    Action, CompletionLine, End, Error, Executor, Idle, Instant, ManualClock, MemoryDescriptor, Nanos,
+    Observation, Outcome, Park, PointTable, Reactor, Report, Residual, Seq, Slot, Status, Timer, Wait,
+    WaitPlan, Wake,
 };
+use wakeline_std::Point;
 
 const PLAN: &str =
     "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8";
@@ -15,13 +17,14 @@ const PLAN: &str =
 pub type Case = fn(u64) -> Result<(), Error>;
 
 /// The loop alone, which `xtask` takes off each other case; then the cases.
-pub const CASES: [(&str, Case); 6] = [
+pub const CASES: [(&str, Case); 7] = [
     ("empty", empty),
     ("descriptor_check", descriptor_check),
     ("machine_step", machine_step),
     ("machine_wait", machine_wait),
     ("wake_to_poll", wake_to_poll),
     ("table_observe_predict", table_observe_predict),
+    ("point_observe_predict", point_observe_predict),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
@@ -130,5 +133,32 @@ fn table_observe_predict(n: u64) -> Result<(), Error> {
         table.record(key, &plan, residual);
     }
     black_box(expected);
+    Ok(())
+}
+
+/// All that a wait adds at a shared point: the prediction before it; after it the residual, the counts and the two histograms.
+fn point_observe_predict(n: u64) -> Result<(), Error> {
+    let plan: WaitPlan = PLAN.parse()?;
+    let point = Point::new("bench");
+    // Of a wait that slept.
+    let mut report = Report {
+        end: End::Done(Outcome::Parked),
+        plan,
+        authority: plan.authority(),
+        elapsed: Nanos::ZERO,
+        residual: None,
+        overshoot: Nanos::ZERO,
+        queries: 3,
+        parks: 1,
+        sleeps: 1,
+    };
+    for i in 0..n {
+        black_box(i);
+        black_box(point.predict(&plan));
+        report.elapsed = Nanos::from_nanos(5_000_000 + (i ^ (i << 3)) % 100_000);
+        report.residual = Some(Residual::Exact(report.elapsed));
+        report.overshoot = Nanos::from_nanos(40_000 + (i & 4_095));
+        point.observe(black_box(&Ok(report)));
+    }
     Ok(())
 }

@@ -54,6 +54,12 @@ pub(crate) struct Cli {
     /// Write a record for each workload and plan, as JSON lines
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Tell below each table what the waits of each plan did: how they ended, how long they took, sleeps, parks and queries
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) stats: bool,
+    /// Write the same as text for Prometheus
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prometheus: Option<PathBuf>,
     /// Print no table and no progress
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -36,7 +36,7 @@ use thiserror::Error;
 use wakeline::{Nanos, PointTable, WaitBands};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_examples::trace::TraceError;
-use wakeline_std::{Oversleep, ParkPolicy, StdClock, TimerSlack};
+use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
 use cli::Cli;
 use replay::Stage;
@@ -83,6 +83,9 @@ enum Failure {
     /// The records cannot be written.
     #[error("{file}: the records cannot be written: {error}")]
     Json { file: String, error: io::Error },
+    /// The text for Prometheus cannot be written.
+    #[error("{file}: the statistics cannot be written: {error}")]
+    Prometheus { file: String, error: io::Error },
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
     /// A wait or the device failed.
@@ -97,7 +100,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Help(_) => 0,
-            Self::Usage(_) | Self::Trace(_) | Self::Json { .. } => 2,
+            Self::Usage(_) | Self::Trace(_) | Self::Json { .. } | Self::Prometheus { .. } => 2,
             Self::Output(_) | Self::Wait(_) | Self::TooEarly => 1,
         }
     }
@@ -115,6 +118,12 @@ fn run() -> Result<(), Failure> {
         File::create(path).map(JsonLines::new).map_err(failed)
     });
     let mut json = json.transpose()?;
+    let prometheus = cli.prometheus.as_deref().map(|path| {
+        let failed = |error| Failure::Prometheus { file: path.display().to_string(), error };
+        let file = File::create(path).map_err(failed)?;
+        Ok::<_, Failure>(move |text: &str| (&file).write_all(text.as_bytes()).map_err(failed))
+    });
+    let prometheus = prometheus.transpose()?;
 
     // Timers of this thread end as exactly as the machine can: its default is 50 us late.
     let slack_before = TimerSlack::of_this_thread();
@@ -132,10 +141,14 @@ fn run() -> Result<(), Failure> {
     table.threads(apart.as_ref())?;
     table.parking(policy, stage.park_warning().as_ref())?;
     table.plans(&plans::texts(&cli, &plans)?)?;
+    let points = Points::new(NAMED_POINTS_MAX)?;
     let end = Instant::now() + Duration::from_secs(cli.seconds.into()) * OVERRUN_PERCENT / 100;
     for workload in &workloads {
-        let run = replay(&stage, workload, &cli, &plans, &oversleep, end)?;
+        let run = replay(&stage, workload, &cli, &plans, &oversleep, &points, end)?;
         table.workload(workload, &run)?;
+        if cli.stats {
+            table.statistics(&run)?;
+        }
         if let (Some(json), Some(path)) = (&mut json, &cli.json) {
             for (number, tally) in run.tallies.iter().enumerate() {
                 let record = tally.record(workload, &run, number, &source, &environment);
@@ -145,6 +158,9 @@ fn run() -> Result<(), Failure> {
         }
     }
     table.legend()?;
+    if let Some(write) = prometheus {
+        write(&points.snapshot().prometheus())?;
+    }
     stage.close()
 }
 
@@ -168,6 +184,7 @@ fn replay(
     cli: &Cli,
     plans: &[WaitBands],
     oversleep: &Oversleep,
+    points: &Points,
     end: Instant,
 ) -> Result<Run, Failure> {
     let margin = plans::Margin::new(oversleep, workload.shortfall);
@@ -175,9 +192,13 @@ fn replay(
     // Each plan learns from its own waits alone.
     let tables = arms.iter().map(|_| PointTable::new(plans::POINTS_MAX).map(RefCell::new));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
+    let tally = |arm: &plans::Arm| {
+        let point = points.point(&format!("{}/{}", workload.name, arm.name))?;
+        Ok::<_, Failure>(Tally::new(arm.clone(), point))
+    };
     let mut run = Run {
         paired: Paired::new(arms.len()),
-        tallies: arms.iter().cloned().map(Tally::new).collect(),
+        tallies: arms.iter().map(tally).collect::<Result<_, _>>()?,
         margin: plans.is_empty().then_some(margin),
         oversleep_p99: margin.oversleep,
         device: wakeline_benches::Tail::new(),

@@ -194,6 +194,12 @@ impl<W: Write> Table<W> {
         Ok(())
     }
 
+    /// What the waits of each plan did, a paragraph each.
+    pub(crate) fn statistics(&mut self, run: &Run) -> io::Result<()> {
+        self.line(format_args!("\n  what the waits did, by workload and plan"))?;
+        run.tallies.iter().try_for_each(|tally| self.line(format_args!("  {}", tally.point.snapshot())))
+    }
+
     /// A line of the table: the plan's name, the ratio, and what `group` makes of each group of columns.
     fn columns(
         &mut self,

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use serde::Serialize;
 use wakeline::{Outcome, PointTable};
 use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
+use wakeline_std::Point;
 
 use crate::plans::Arm;
 use crate::replay::Stage;
@@ -17,6 +18,8 @@ pub(crate) struct Tally {
     pub(crate) arm: Arm,
     pub(crate) latency: Tail,
     pub(crate) counts: Counts,
+    /// Counts the same waits as a program of yours would, for `--stats` and `--prometheus`.
+    pub(crate) point: Point,
     usage: Usage,
 }
 
@@ -55,8 +58,8 @@ pub(crate) struct Detail {
 }
 
 impl Tally {
-    pub(crate) fn new(arm: Arm) -> Self {
-        Self { arm, latency: Tail::new(), counts: Counts::default(), usage: Usage::default() }
+    pub(crate) fn new(arm: Arm, point: Point) -> Self {
+        Self { arm, latency: Tail::new(), counts: Counts::default(), point, usage: Usage::default() }
     }
 
     /// Waits for these steps; says what CPU time that took.
@@ -67,13 +70,14 @@ impl Tally {
         table: &RefCell<PointTable<PointKey>>,
         device: &mut Tail,
     ) -> Result<u64, Failure> {
-        let Self { arm, latency, counts, usage } = self;
+        let Self { arm, latency, counts, point, usage } = self;
         let (before, cpu_before) = (Usage::now(), counts.cpu_ns);
         stage.round(arm, steps, table, |sample| {
             latency.record(sample.latency.as_nanos());
             if let Some(late) = sample.store_late {
                 device.record(late.as_nanos());
             }
+            point.observe(&Ok(sample.report));
             counts.waits += 1;
             counts.late_wakes += u64::from(sample.report.outcome() == Some(Outcome::Late));
             counts.parks += sample.report.parks;

@@ -107,11 +107,40 @@ fn records_are_written_and_nothing_is_printed_when_quiet() {
 }
 
 #[test]
+fn statistics_tell_of_each_plan_how_its_waits_ended() {
+    let (trace, prometheus) = (File::tiny("stats.csv"), File::new("stats.prom", ""));
+    let ran = run(decode_loop(Some(&trace.0), &["--stats"]).arg("--prometheus").arg(&prometheus.0));
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+    assert_eq!(arms(&ran), ARMS, "{}", ran.stdout);
+    let text = fs::read_to_string(&prometheus.0).unwrap();
+    assert!(text.ends_with('\n'), "{text}");
+    for arm in ARMS {
+        assert!(ran.stdout.contains(&format!("\n  tiny/{arm}: {STEPS} waits (")), "{arm}: {}", ran.stdout);
+        let of_arm = format!("{{point=\"tiny/{arm}\"");
+        let ended = text.lines().filter(|line| line.starts_with(&format!("wakeline_waits_total{of_arm}")));
+        let ended = ended.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
+        assert_eq!(ended.sum::<usize>(), STEPS, "{text}");
+        assert!(text.contains(&format!("\nwakeline_wait_seconds_count{of_arm}}} {STEPS}\n")), "{text}");
+    }
+    for told in ["; waited ", " (p50), ", " (p99); ", " parks, ", " queries"] {
+        assert!(unfolded(&ran.stdout).contains(told), "{told:?} is missing: {}", ran.stdout);
+    }
+}
+
+/// The output with its folded lines in one again.
+fn unfolded(stdout: &str) -> String {
+    stdout.replace(&format!("\n{:17}", ""), " ")
+}
+
+#[test]
 fn help_is_no_error() {
     let ran = run(&mut decode_loop(None, &["--help"]));
     assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
     assert!(
-        ran.stdout.contains("Usage: decode_loop") && ran.stdout.contains("--trace <FILE>"),
+        ran.stdout.contains("Usage: decode_loop")
+            && ["--trace <FILE>", "--stats", "--prometheus <FILE>"]
+                .iter()
+                .all(|option| ran.stdout.contains(option)),
         "{}",
         ran.stdout
     );
@@ -158,6 +187,7 @@ fn wrong_arguments_are_refused_in_a_line() {
             &*format!("invalid value 'x' for '--key <KEY>' [possible values: point, rows] {hint}"),
         ),
         (&["--nap-us", "1"], "nap_us is 1, but must be from 5 to 10000"),
+        (&["--stats", "--quiet"], &*format!("the argument '--stats' cannot be used with '--quiet' {hint}")),
     ] {
         refused(&run(&mut decode_loop(None, arguments)), message);
     }
@@ -212,6 +242,9 @@ fn a_missing_file_is_named() {
     let ran = run(decode_loop(None, &[]).arg("--json").arg(&records));
     let system = fs::File::create(&records).unwrap_err();
     refused(&ran, &format!("{}: the records cannot be written: {system}", records.display()));
+
+    let ran = run(decode_loop(None, &[]).arg("--prometheus").arg(&records));
+    refused(&ran, &format!("{}: the statistics cannot be written: {system}", records.display()));
 }
 
 #[test]

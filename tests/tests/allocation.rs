@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use wakeline_core::{
-    CompletionLine, Executor, Inline, ManualClock, MemoryDescriptor, Nanos, PointTable, Reactor, Seq, Slot,
-    Timer, Wait, WaitPlan, drive, drive_at, run_inline,
+    CompletionLine, Error, ErrorCode, Executor, Inline, ManualClock, MemoryDescriptor, Nanos, PointTable,
+    Reactor, Residual, Seq, Slot, Timer, Wait, WaitPlan, drive, drive_at, run_inline,
 };
 use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
+use wakeline_std::Point;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -41,6 +42,24 @@ fn the_hot_path_allocates_nothing() {
             one();
         }
     });
+
+    let point = Point::new("decode");
+    let mut result = Ok(one());
+    point.observe(&result); // makes the window
+    count("waits told to a shared point", || {
+        for ms in 1..1_000 {
+            if let Ok(report) = &mut result {
+                report.elapsed = Nanos::from_millis(ms);
+                report.residual = Some(Residual::Exact(report.elapsed));
+            }
+            point.observe(&result);
+            assert!(point.predict(&plan).is_some());
+            point.abandoned();
+        }
+    });
+    let failed = Err(Error::new(ErrorCode::StoreLost, [&1, &0]));
+    count("failed waits told to a shared point", || point.observe(&failed));
+    assert_eq!(point.snapshot().counts.waits(), 1 + 2 * 999 + 1);
 
     let line = Arc::new(CompletionLine::new());
     let point = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));

@@ -80,6 +80,8 @@ codes! {
     0x0013 HelpersBusy "all {} helper thread(s) are in driver calls that have not returned; use a `poll` or `flag` plan, or allow more helpers",
     /// A wait was polled after it had ended. Arguments: none.
     0x0014 PolledAfterEnd "the wait was polled after it had ended: its result was given before",
+    /// No room for another named point. Arguments: the name, the limit.
+    0x0015 PointsFull "no room for the point `{}`: there may be {} point(s), and every one keeps its name",
 }
 
 impl fmt::Display for ErrorCode {

@@ -67,7 +67,21 @@ impl<K: Ord> PointTable<K> {
         if !(1..=POINTS_MAX).contains(&points_max) {
             return Err(Error::new(ErrorCode::InvalidLimit, [&"points_max", &points_max, &1, &POINTS_MAX]));
         }
-        Ok(Self { points: Vec::new(), points_max, last: 0, uses: 0 })
+        Ok(Self { points_max, ..Self::of_one() })
+    }
+
+    /// A table for one point, of the key `()` say: for who keeps one at each point and wants no error.
+    ///
+    /// ```
+    /// use wakeline_core::{Nanos, PointTable, Predict, WaitPlan};
+    /// let plan = WaitPlan::poll().with_predict(Predict::new(40, 100, 20_000, 8)?)?;
+    /// let mut table = PointTable::of_one();
+    /// table.record((), &plan, Nanos::from_millis(5));
+    /// assert_eq!(table.predict(&(), &plan), Some(Nanos::from_millis(5)));
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    pub const fn of_one() -> Self {
+        Self { points: Vec::new(), points_max: 1, last: 0, uses: 0 }
     }
 
     /// The residual to expect at this point under this plan: `None` for a plan that does not predict and for a point

@@ -88,7 +88,9 @@ fn fmt() -> Result<()> {
 
 /// The minimum Rust version is checked by clippy's `incompatible_msrv`, one of the workspace's lints.
 fn clippy() -> Result<()> {
-    Cmd::cargo().words("clippy --workspace --all-targets --locked -- -D warnings").run()
+    Cmd::cargo().words("clippy --workspace --all-targets --all-features --locked -- -D warnings").run()?;
+    // What the feature `tracing` leaves out, which the workspace's tests turn on.
+    Cmd::cargo().words("clippy -p wakeline-std --all-targets --locked -- -D warnings").run()
 }
 
 fn tests() -> Result<()> {
@@ -96,7 +98,10 @@ fn tests() -> Result<()> {
 }
 
 fn docs() -> Result<()> {
-    Cmd::cargo().env("RUSTDOCFLAGS", "-D warnings").words("doc --workspace --no-deps --locked").run()
+    Cmd::cargo()
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .words("doc --workspace --all-features --no-deps --locked")
+        .run()
 }
 
 fn soak() -> Result<()> {

@@ -7,12 +7,13 @@
 //! | [`StdIdle`] | [`Idle`](wakeline_core::Idle) | put this thread to sleep until a moment or a ring; [`block_on`] |
 //! | [`StdPark`] | [`Park`](wakeline_core::Park) | watch words from this thread: in hardware or spinning, then by naps |
 //! | [`DeviceThread`] | drives a [`Turn`](wakeline_core::Turn) | run a simulated device in real time |
+//! | [`Points`], [`Point`] | | what waits of a name did, shared by threads: predictions, counts, [`Snapshot`]s |
 //! | [`TimerSlack`], [`Oversleep`], [`SleepMargin`], [`TscRate`], [`usage`] | | what a thread's timers, counter and clocks are worth here |
 //!
 //! Linux is the first system: everything has absolute high-resolution timers there. Elsewhere the same
 //! types stand on `std` alone, sleep as exactly as `std` does, and say `None` where there is nothing to read.
 //!
-//! Invariants: no static, no environment, no driver call. The only thread made is that of [`DeviceThread`],
+//! Invariants: no static (but for those of `tracing`, where that feature is on), no environment, no driver call. The only thread made is that of [`DeviceThread`],
 //! which joins it. Timer slack is set on that thread, and on another only by an explicit call.
 
 extern crate alloc;
@@ -23,8 +24,10 @@ mod idle;
 mod margin;
 mod oversleep;
 mod park;
+mod points;
 mod slack;
 mod sys;
+mod trace;
 mod tsc;
 pub mod usage;
 
@@ -34,5 +37,9 @@ pub use idle::{StdIdle, block_on};
 pub use margin::SleepMargin;
 pub use oversleep::{OVERSLEEP_SAMPLES_MAX, Oversleep};
 pub use park::{NoWordWait, ParkPolicy, StdPark};
+pub use points::{
+    Counts, Metric, MetricKind, NAMED_POINTS_MAX, Point, PointSnapshot, Points, Snapshot, Spread,
+    WAIT_BOUNDS_NS,
+};
 pub use slack::TimerSlack;
 pub use tsc::TscRate;
