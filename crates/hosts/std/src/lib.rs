@@ -30,6 +30,7 @@ mod sys;
 mod trace;
 mod tsc;
 pub mod usage;
+mod watcher;
 
 pub use clock::StdClock;
 pub use device::{DEVICE_SPIN_US_MAX, DeviceThread};
@@ -43,3 +44,7 @@ pub use points::{
 };
 pub use slack::TimerSlack;
 pub use tsc::TscRate;
+pub use watcher::{
+    AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, WATCH_NS_MAX, WATCH_SLICE_NS_MAX, Watcher,
+    WatcherConfig, WatcherHandle, WatcherStats, WatcherWait,
+};

@@ -55,8 +55,11 @@ impl SleepMargin {
     pub fn observe(&mut self, length: Nanos, late: Nanos) {
         let margin = &mut self.ns[Self::bucket(length)];
         let late = late.as_nanos().min(self.ns_max);
-        *margin =
-            if late > *margin { *margin + (late - *margin) / 2 } else { *margin - ((*margin - late) >> self.down) };
+        *margin = if late > *margin {
+            *margin + (late - *margin) / 2
+        } else {
+            *margin - ((*margin - late) >> self.down)
+        };
     }
 }
 

@@ -185,7 +185,8 @@ fn start(
     let (shared_there, name_there) = (Arc::clone(shared), String::from(name));
     let body = move || {
         if let Some(hook) = &shared_there.config.thread_start {
-            let _ = panics::message_of(|| hook(&name_there)).inspect(|panic| crate::trace::waker_panicked(panic));
+            let _ =
+                panics::message_of(|| hook(&name_there)).inspect(|panic| crate::trace::waker_panicked(panic));
         }
         // Where it cannot be set, sleeps end later, and the margins learn that.
         let _slack = TimerSlack::set(TimerSlack::LEAST);

@@ -312,7 +312,10 @@ where
 
     fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {
         let Some(mut port) = self.take_port() else {
-            return (if self.tag.abandoned() { Next::Over } else { Next::Asked { until: self.options.deadline } }, None);
+            return (
+                if self.tag.abandoned() { Next::Over } else { Next::Asked { until: self.options.deadline } },
+                None,
+            );
         };
         let answer = panics::caught("query", || port.query());
         let failure = answer.as_ref().err().cloned();

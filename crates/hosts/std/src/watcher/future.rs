@@ -337,7 +337,9 @@ impl<L: LineRef + Send + Sync + 'static> Future for Looking<L> {
 
 impl<L: LineRef + Send + Sync + 'static> Drop for Looking<L> {
     fn drop(&mut self) {
-        if let LookState::Flying(look, shard) = core::mem::replace(&mut self.state, LookState::Over(Wake::Woke)) {
+        if let LookState::Flying(look, shard) =
+            core::mem::replace(&mut self.state, LookState::Over(Wake::Woke))
+        {
             look.tag.abandon();
             self.home.shared.posts[shard].shard.gone(look);
         }

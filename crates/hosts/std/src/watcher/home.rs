@@ -48,7 +48,10 @@ impl Shared {
         let nap = Nanos::from_micros(config.park.nap_us().into());
         let post = |_| {
             let idle = StdIdle::new(clock);
-            Post { shard: Shard::new(idle.bell(), wakeline_core::Clock::now(&clock), spin, nap), idle: Lock::new(idle) }
+            Post {
+                shard: Shard::new(idle.bell(), wakeline_core::Clock::now(&clock), spin, nap),
+                idle: Lock::new(idle),
+            }
         };
         Self {
             clock,

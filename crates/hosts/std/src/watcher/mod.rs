@@ -47,8 +47,8 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, Weak};
 
 use wakeline_core::{
-    CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, Nanos, Timer, WaitPlan, Wake,
-    Watch,
+    CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, Nanos, Timer, WaitPlan,
+    Wake, Watch,
 };
 
 use crate::clock::StdClock;
@@ -157,7 +157,8 @@ impl Watcher {
         match shared.crew.join(shared.clock, shared.clock.now() + within) {
             0 => Ok(()),
             left => {
-                let held_up = alloc::format!("{left} thread(s) are still in a driver call or a waker after {within}");
+                let held_up =
+                    alloc::format!("{left} thread(s) are still in a driver call or a waker after {within}");
                 Err(Error::new(ErrorCode::Backend, [&"std", &"closing the watcher", &held_up]))
             }
         }

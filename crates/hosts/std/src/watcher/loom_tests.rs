@@ -1,0 +1,1 @@
+//! What threads can do to each other around a shard, in every interleaving.
