@@ -31,6 +31,7 @@ mod trace;
 mod tsc;
 pub mod usage;
 mod watcher;
+mod words;
 
 pub use clock::StdClock;
 pub use device::{DEVICE_SPIN_US_MAX, DeviceThread};
@@ -48,3 +49,4 @@ pub use watcher::{
     AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, WATCH_NS_MAX, WATCH_SLICE_NS_MAX, Watcher,
     WatcherConfig, WatcherHandle, WatcherStats, WatcherWait,
 };
+pub use words::WordSet;
