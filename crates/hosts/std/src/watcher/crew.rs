@@ -280,18 +280,15 @@ impl<'s> Leader<'s> {
                 shard.counters.naps.add(1);
                 (until, None)
             }
-            Pace::Sleep { until } if until == Instant::MAX => {
-                shard.counters.sleeps.add(1);
-                (until, None)
-            }
-            Pace::Sleep { until } => {
-                let length = until.since(now);
-                let early = margin.of(length);
+            Pace::Sleep { sharp, blunt } => {
+                let length = sharp.since(now);
+                let early = if sharp < Instant::MAX { margin.of(length) } else { Nanos::ZERO };
                 if length <= early {
                     return core::hint::spin_loop();
                 }
                 shard.counters.sleeps.add(1);
-                (Instant::from_nanos(until.as_nanos() - early.as_nanos()), Some(length))
+                let until = blunt.min(Instant::from_nanos(sharp.as_nanos() - early.as_nanos()));
+                (until, Some(until.since(now)))
             }
         };
         let idle = self.shared.posts[self.post].idle.lock();
@@ -309,7 +306,9 @@ fn wake(shared: &Shared, shard: &Shard, fly: &dyn Fly) {
     let tag = fly.tag();
     let Some(waker) = tag.waker.take() else { return };
     shard.counters.wakes.bump();
-    tag.rouse.woken(shared.clock.now());
+    if tag.learns() {
+        tag.rouse.woken(shared.clock.now());
+    }
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);

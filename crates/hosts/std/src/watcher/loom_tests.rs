@@ -307,7 +307,7 @@ fn loom_the_doorbell_meets_the_sleep() {
         let home = Home::new(Arc::clone(&shared));
         for (due, next) in [(500, Next::Ask), (2_000, Next::Sleep { until: Instant::from_nanos(2_000) })] {
             let until = Instant::from_nanos(due);
-            let look = Arc::new(Look::<Line>::new(Tag::new(&home), None, until));
+            let look = Arc::new(Look::<Line>::new(Tag::new(), None, until));
             shard.add(look as Arc<dyn Fly>, next);
         }
         leader.join().unwrap();
@@ -321,7 +321,7 @@ fn loom_a_look_meets_its_word() {
         let stage = Arc::new(Stage::new());
         let word = MemoryDescriptor::new(Arc::clone(&stage.line), Slot::ALL[0], Seq::new(1));
         let home = Home::new(Arc::clone(&stage.shared));
-        let look = Arc::new(Look::new(Tag::new(&home), Some(word), Instant::MAX));
+        let look = Arc::new(Look::new(Tag::new(), Some(word), Instant::MAX));
         let store = Arc::clone(&stage);
         let device = thread::spawn(move || store.store());
         let (counter, waker) = Counter::new();
