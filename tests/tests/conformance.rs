@@ -7,11 +7,16 @@
 use std::sync::Arc;
 
 use wakeline_core::{
-    CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Inline, Mode, Nanos, Outcome, Reactor,
-    Timer, Wait, WaitPlan, Watch, drive, run_inline,
+    Authority, CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Inline, Instant, Mode, Nanos,
+    Outcome, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
 };
-use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, TimeLine, VirtualHost, VirtualTime};
-use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdIdle, StdPark};
+use wakeline_sim::{
+    Chance, Faults, RealTime, SimConfig, SimDevice, SimPort, SimStream, TimeLine, VirtualHost, VirtualTime,
+};
+use wakeline_std::{
+    DeviceThread, ParkPolicy, Point, StdClock, StdIdle, StdPark, Watcher, WatcherConfig, WatcherHandle,
+    block_on,
+};
 
 const PLANS: [&str; 7] = [
     "block",
@@ -23,83 +28,143 @@ const PLANS: [&str; 7] = [
     "flag:park_us=100,backstop_us=2000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=5000,window=4+trust",
 ];
 
+/// Who makes a wait: whatever else it is, it keeps the script.
+trait Waits<T: TimeLine> {
+    fn now(&self) -> Instant;
+
+    /// Waits for the port's point; `predicted` may be left to what the one who waits has learned.
+    async fn wait(
+        &self,
+        plan: &WaitPlan,
+        port: SimPort<T>,
+        predicted: Option<Nanos>,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Report, Error>;
+}
+
+/// `drive` on the ports of a host.
+struct Driven<'h, H>(&'h H);
+
+impl<T: TimeLine, H: Clock + Timer + Watch<SimPort<T>>> Waits<T> for Driven<'_, H> {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    async fn wait(
+        &self,
+        plan: &WaitPlan,
+        mut port: SimPort<T>,
+        predicted: Option<Nanos>,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Report, Error> {
+        let wait = Wait::new(plan).predicted(predicted).deadline(deadline);
+        drive(wait, &mut port, self.0, cancel).await
+    }
+}
+
+/// A watcher's own waits.
+struct Watched(WatcherHandle, Point);
+
+impl Waits<RealTime<StdClock, fn(Nanos)>> for Watched {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    async fn wait(
+        &self,
+        plan: &WaitPlan,
+        port: SimPort<RealTime<StdClock, fn(Nanos)>>,
+        _: Option<Nanos>,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Report, Error> {
+        let mut wait = self.0.wait(port, plan, &self.1);
+        if let Some(deadline) = deadline {
+            wait = wait.deadline(deadline);
+        }
+        if let Some(token) = cancel {
+            wait = wait.cancelled_by(token);
+        }
+        wait.await
+    }
+}
+
 /// What every plan keeps on every pair, from an idle stream to a faulted device.
-async fn script<T, H>(device: &SimDevice<T>, host: &H) -> Result<(), Error>
-where
-    T: TimeLine,
-    H: Clock + Timer + Watch<SimPort<T>>,
-{
+async fn script<T: TimeLine>(device: &SimDevice<T>, host: impl Waits<T>) -> Result<(), Error> {
     for text in PLANS {
         let plan: WaitPlan = text.parse()?;
         let stream = device.stream()?;
         for length in [0, 30, 400, 2_000].map(Nanos::from_micros) {
-            ends_well(&plan, &stream, host, length).await?;
+            ends_well(&plan, &stream, &host, length).await?;
         }
-        times_out(&plan, &stream, host).await?;
-        is_cancelled(&plan, &stream, host).await?;
+        times_out(&plan, &stream, &host).await?;
+        is_cancelled(&plan, &stream, &host).await?;
         // What timed out and was cancelled goes on; later points of the stream end well all the same.
-        ends_well(&plan, &stream, host, Nanos::from_micros(100)).await?;
+        ends_well(&plan, &stream, &host, Nanos::from_micros(100)).await?;
     }
     let stream = device.stream()?;
     stream.launch(Nanos::from_millis(5))?;
     let points = PLANS.map(|text| (text, stream.point()));
     device.inject_fault();
-    for (text, mut port) in points {
-        let error = drive(Wait::new(&text.parse()?), &mut port, host, None).await.unwrap_err();
+    for (text, port) in points {
+        let error = host.wait(&text.parse()?, port, None, None, None).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Backend, "{text}: {error}");
     }
     Ok(())
 }
 
-async fn ends_well<T, H>(plan: &WaitPlan, stream: &SimStream<T>, host: &H, length: Nanos) -> Result<(), Error>
-where
-    T: TimeLine,
-    H: Clock + Timer + Watch<SimPort<T>>,
-{
+async fn ends_well<T: TimeLine>(
+    plan: &WaitPlan,
+    stream: &SimStream<T>,
+    host: &impl Waits<T>,
+    length: Nanos,
+) -> Result<(), Error> {
     stream.launch(length)?;
-    let mut port = stream.point();
+    let port = stream.point();
     let truth = port.witness();
     let prediction = (length > Nanos::ZERO).then_some(length);
-    let report = drive(Wait::new(plan).predicted(prediction), &mut port, host, None).await?;
+    let report = host.wait(plan, port, prediction, None, None).await?;
     let ended = truth.truth().ended_at;
     assert!(ended.is_some_and(|at| at <= host.now()), "{plan}: before its work was done");
     let outcome = report.outcome();
-    let allowed: &[Outcome] = match (plan.mode(), plan.authority()) {
+    let allowed: &[Outcome] = match (plan.mode(), report.authority) {
         (Mode::Block, _) => &[Outcome::Blocked],
-        (_, wakeline_core::Authority::Word) => &[Outcome::Trusted, Outcome::Late],
+        (_, Authority::Word) => &[Outcome::Trusted, Outcome::Late],
         _ => &[Outcome::Immediate, Outcome::Late, Outcome::Parked],
     };
     assert!(outcome.is_some_and(|outcome| allowed.contains(&outcome)), "{plan}: {outcome:?} after {length}");
     assert_eq!(report.plan, *plan);
     assert!(report.sleeps == 0 || plan.predict().is_some(), "{plan}: slept without a prediction");
+    let cannot_store = stream.device().faults().unsupported_ppm > 0;
+    assert!(report.authority == plan.authority() || cannot_store, "{plan}: by the authority of another");
     Ok(())
 }
 
-async fn times_out<T, H>(plan: &WaitPlan, stream: &SimStream<T>, host: &H) -> Result<(), Error>
-where
-    T: TimeLine,
-    H: Clock + Timer + Watch<SimPort<T>>,
-{
+async fn times_out<T: TimeLine>(
+    plan: &WaitPlan,
+    stream: &SimStream<T>,
+    host: &impl Waits<T>,
+) -> Result<(), Error> {
     stream.launch(Nanos::from_millis(30))?;
-    let start = host.now();
-    let deadline = start + Nanos::from_micros(1_500);
-    let wait = Wait::new(plan).deadline(Some(deadline));
-    let error = drive(wait, &mut stream.point(), host, None).await.unwrap_err();
+    let deadline = host.now() + Nanos::from_micros(1_500);
+    let error = host.wait(plan, stream.point(), None, Some(deadline), None).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout, "{plan}: {error}");
     assert!(host.now() >= deadline, "{plan}: timed out early");
     Ok(())
 }
 
-async fn is_cancelled<T, H>(plan: &WaitPlan, stream: &SimStream<T>, host: &H) -> Result<(), Error>
-where
-    T: TimeLine,
-    H: Clock + Timer + Watch<SimPort<T>>,
-{
+async fn is_cancelled<T: TimeLine>(
+    plan: &WaitPlan,
+    stream: &SimStream<T>,
+    host: &impl Waits<T>,
+) -> Result<(), Error> {
     let token = CancelToken::new();
     token.cancel();
-    let mut port = stream.point();
+    let port = stream.point();
     let truth = port.witness();
-    let error = drive(Wait::new(plan), &mut port, host, Some(&token)).await.unwrap_err();
+    let error = host.wait(plan, port, None, None, Some(&token)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled, "{plan}: {error}");
     assert_eq!(truth.truth().queries, 0, "{plan}: asked the driver for a wait that nobody wants");
     Ok(())
@@ -113,7 +178,7 @@ fn config() -> SimConfig {
 fn sim_on_virtual_time_inline() {
     let device = SimDevice::new(VirtualTime::new(), config()).unwrap();
     let host = VirtualHost::new(&device);
-    run_inline(script(&device, &Inline::new(&host, &host, &host))).unwrap().unwrap();
+    run_inline(script(&device, Driven(&Inline::new(&host, &host, &host)))).unwrap().unwrap();
 }
 
 #[test]
@@ -122,7 +187,7 @@ fn sim_on_virtual_time_on_the_executor() {
     let host = VirtualHost::new(&device);
     let reactor = Reactor::new(&host);
     let mut executor = Executor::new(&reactor, &host, &host, 1).unwrap();
-    executor.spawn(script(&device, &reactor)).unwrap();
+    executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();
     assert_eq!(reactor.registered(), 0);
 }
@@ -131,9 +196,13 @@ fn sim_on_virtual_time_on_the_executor() {
 type RealDevice = SimDevice<RealTime<StdClock, fn(Nanos)>>;
 
 fn real() -> (StdClock, RealDevice, DeviceThread<RealDevice>) {
+    real_with(config())
+}
+
+fn real_with(config: SimConfig) -> (StdClock, RealDevice, DeviceThread<RealDevice>) {
     let clock = StdClock::new();
     let sleep: fn(Nanos) = |length| std::thread::sleep(std::time::Duration::from_nanos(length.as_nanos()));
-    let device = SimDevice::new(RealTime::new(clock, sleep), config()).unwrap();
+    let device = SimDevice::new(RealTime::new(clock, sleep), config).unwrap();
     let thread = DeviceThread::spawn(clock, device.clone()).unwrap();
     (clock, device, thread)
 }
@@ -143,7 +212,7 @@ fn sim_in_real_time_inline_on_the_std_host() {
     let (clock, device, thread) = real();
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());
-    run_inline(script(&device, &Inline::new(clock, &idle, &park))).unwrap().unwrap();
+    run_inline(script(&device, Driven(&Inline::new(clock, &idle, &park)))).unwrap().unwrap();
     thread.stop().unwrap();
 }
 
@@ -154,7 +223,58 @@ fn sim_in_real_time_on_the_executor_of_the_std_host() {
     let park = StdPark::new(&idle, ParkPolicy::default());
     let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
     let mut executor = Executor::new(&reactor, &idle, &park, 1).unwrap();
-    executor.spawn(script(&device, &reactor)).unwrap();
+    executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();
+    thread.stop().unwrap();
+}
+
+/// What a device may do to its words and its calls so that every wait still ends well.
+fn faulty() -> [(&'static str, SimConfig); 6] {
+    let with = |faults| SimConfig { faults, ..config() };
+    [
+        ("healthy", config()),
+        ("no bounded block", SimConfig { bounded_block: false, ..config() }),
+        ("no stores", with(Faults { unsupported_ppm: 1_000_000, ..Faults::none() })),
+        ("late stores", with(Faults { late_store: Chance::always(400_000), ..Faults::none() })),
+        ("deferred stores", with(Faults { deferred_store_ppm: 1_000_000, ..Faults::none() })),
+        ("slow queries", with(Faults { slow_query: Chance::always(300_000), ..Faults::none() })),
+    ]
+}
+
+#[test]
+fn sim_in_real_time_on_the_watcher() {
+    for shards in [1, 3] {
+        for (name, config) in faulty() {
+            let (_, device, thread) = real_with(config);
+            let watcher = Watcher::with(WatcherConfig::default().shards(shards).unwrap()).unwrap();
+            let watched = Watched(watcher.handle(), Point::new("script"));
+            block_on(script(&device, watched)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(watcher.handle().pending(), 0, "{name}");
+            watcher.close(Watcher::CLOSE).unwrap();
+            thread.stop().unwrap();
+        }
+    }
+}
+
+#[test]
+fn sim_in_real_time_driven_on_the_ports_of_the_watcher() {
+    for (name, config) in faulty().into_iter().filter(|(_, config)| config.bounded_block) {
+        let (_, device, thread) = real_with(config);
+        let watcher = Watcher::new().unwrap();
+        let handle = watcher.handle();
+        block_on(script(&device, Driven(&handle))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        watcher.close(Watcher::CLOSE).unwrap();
+        thread.stop().unwrap();
+    }
+}
+
+/// Nobody watches any more: then the task looks itself.
+#[test]
+fn sim_in_real_time_driven_on_the_ports_of_a_closed_watcher() {
+    let (_, device, thread) = real();
+    let watcher = Watcher::new().unwrap();
+    let handle = watcher.handle();
+    watcher.close(Watcher::CLOSE).unwrap();
+    block_on(script(&device, Driven(&handle))).unwrap();
     thread.stop().unwrap();
 }

@@ -22,7 +22,7 @@ use wakeline::{
     Status, WaitPlan, Watch,
 };
 use wakeline_benches::{Environment, JsonLines};
-use wakeline_std::{DeviceThread, Point, StdClock, Watcher, WatcherConfig, WatcherHandle};
+use wakeline_std::{DeviceThread, ParkPolicy, Point, StdClock, Watcher, WatcherConfig, WatcherHandle};
 
 type Line = Arc<CompletionLine>;
 
@@ -256,12 +256,12 @@ fn one_wake(handle: &WatcherHandle) -> f64 {
     took[took.len() / 2] as f64
 }
 
-/// CPU time in nanoseconds and voluntary switches of the threads whose names begin so.
-fn threads(name: &str) -> (u64, u64) {
+/// CPU time in nanoseconds and voluntary switches of the watcher's threads.
+fn threads() -> (u64, u64) {
     let (mut cpu, mut switches) = (0, 0);
     for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-        if !read("comm").starts_with(name) {
+        if !WATCHER_THREADS.iter().any(|name| read("comm").starts_with(name)) {
             continue;
         }
         let first = |text: &str| text.split_whitespace().next().and_then(|text| text.parse().ok());
@@ -273,9 +273,8 @@ fn threads(name: &str) -> (u64, u64) {
     (cpu, switches)
 }
 
-/// Names of threads are cut after 15 characters by Linux.
-const WATCHER_THREADS: &str = "wakeline-";
-const DEVICE_THREAD: &str = "wakeline-device";
+/// The threads of a watcher. (Linux cuts names after 15 characters.)
+const WATCHER_THREADS: [&str; 3] = ["wakeline-watch", "wakeline-overse", "wakeline-help"];
 
 const FLIGHTS: u32 = 64;
 const FLIGHT: Nanos = Nanos::from_millis(20);
@@ -284,9 +283,9 @@ fn burn(output: &mut Output, length: Duration) -> Result<(), String> {
     let length = length.max(Duration::from_secs(2));
     let idle = watcher()?;
     std::thread::sleep(Duration::from_millis(300));
-    let before = threads(WATCHER_THREADS);
+    let before = threads();
     std::thread::sleep(length);
-    let after = threads(WATCHER_THREADS);
+    let after = threads();
     output.figure("burn", "nothing in flight", "wake-ups", (after.1 - before.1) as f64, "")?;
     output.figure("burn", "nothing in flight", "CPU", share(after.0 - before.0, length), "% of a core")?;
     close(idle)?;
@@ -295,14 +294,20 @@ fn burn(output: &mut Output, length: Duration) -> Result<(), String> {
             "flag:park_us=50,backstop_us=20000+predict:margin_us={margin},min_sleep_us=100,max_sleep_us=30000,window=8"
         )
     };
-    for (case, stagger, late, plan) in [
-        ("64 x 20 ms at once", false, 0, text(40)),
-        ("64 x 20 ms at once, trusted", false, 0, format!("{}+trust", text(40))),
-        ("64 x 20 ms spread", true, 0, text(15)),
-        ("64 x 20 ms spread, trusted", true, 0, format!("{}+trust", text(15))),
-        ("64 x 20 ms spread, late_us=500", true, 500, text(15)),
+    let naps = |nap_us| ParkPolicy::new(0, nap_us).map_err(|error| error.to_string());
+    let spins = ParkPolicy::default();
+    for (case, stagger, late, park, plan) in [
+        ("64 x 20 ms at once", false, 0, spins, text(100)),
+        ("64 x 20 ms at once, trusted", false, 0, spins, format!("{}+trust", text(100))),
+        ("64 x 20 ms spread, spins", true, 0, spins, text(60)),
+        ("64 x 20 ms spread, naps of 20 us", true, 0, naps(20)?, text(60)),
+        ("64 x 20 ms spread, naps of 50 us", true, 0, naps(50)?, text(60)),
+        ("the same, trusted", true, 0, naps(50)?, format!("{}+trust", text(60))),
+        ("64 x 20 ms spread, late_us=500", true, 500, spins, text(60)),
+        ("the same, trusted", true, 500, spins, format!("{}+trust", text(60))),
     ] {
-        burn_case(output, length, case, stagger, late, &plan).map_err(|error| format!("{plan}: {error}"))?;
+        burn_case(output, length, case, stagger, late, park, &plan)
+            .map_err(|error| format!("{plan}: {error}"))?;
     }
     Ok(())
 }
@@ -317,6 +322,7 @@ fn burn_case(
     case: &str,
     stagger: bool,
     late: u64,
+    park: ParkPolicy,
     plan: &str,
 ) -> Result<(), String> {
     let plan: WaitPlan = plan.parse().map_err(|error: Error| error.to_string())?;
@@ -326,7 +332,7 @@ fn burn_case(
     let device =
         SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), SimConfig::default()).map_err(failed)?;
     let thread = DeviceThread::spawn(clock, device.clone()).map_err(failed)?;
-    let watcher = Watcher::with(WatcherConfig::default().early_wake(false)).map_err(failed)?;
+    let watcher = Watcher::with(WatcherConfig::default().early_wake(false).park(park)).map_err(failed)?;
     let (stop, late_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let start = clock.now() + Nanos::from_millis(50);
     let period = move |n: u64, offset: u64| start + Nanos::from_nanos(n * FLIGHT.as_nanos() + offset);
@@ -377,24 +383,17 @@ fn burn_case(
         })
     };
     std::thread::sleep(Duration::from_millis(600));
-    let (before, stats) = (threads(WATCHER_THREADS), watcher.stats());
-    let device_before = threads(DEVICE_THREAD);
+    let (before, stats) = (threads(), watcher.stats());
     let wall = Wall::now();
     std::thread::sleep(length);
-    let (after, device_after) = (threads(WATCHER_THREADS), threads(DEVICE_THREAD));
+    let after = threads();
     let (took, stats_after) = (wall.elapsed(), watcher.stats());
     stop.store(true, Ordering::Relaxed);
     let done = worker.join().map_err(|_| "the tasks' thread panicked".to_owned())?.map_err(failed)?;
-    let cpu = (after.0 - before.0) - (device_after.0 - device_before.0);
+    let cpu = after.0 - before.0;
     let per_s = |after: u64, before: u64| (after - before) as f64 / took.as_secs_f64();
     output.figure("burn", case, "CPU of the watcher", share(cpu, took), "% of a core")?;
-    output.figure(
-        "burn",
-        case,
-        "wake-ups",
-        per_s(after.1 - device_after.1, before.1 - device_before.1),
-        "/s",
-    )?;
+    output.figure("burn", case, "wake-ups", per_s(after.1, before.1), "/s")?;
     output.figure("burn", case, "flights", per_s(stats_after.ends, stats.ends), "/s")?;
     output.figure("burn", case, "queries", per_s(stats_after.queries, stats.queries), "/s")?;
     let late = late_ns.load(Ordering::Relaxed) as f64 / done.max(1) as f64 / 1e3;

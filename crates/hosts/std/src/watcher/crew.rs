@@ -6,9 +6,11 @@
 //!   helpers (on demand)    one `block` wait each, or the lead of a shard whose leader is held up
 //! ```
 //!
-//! A leader lets the shard's lock go while it calls a driver or a waker. When it comes back and another leads, it hands in the
-//! answer that it got and ends. So one driver that takes half a second to answer delays no flight of another by more than
-//! [`AWAY_NS_MAX`] and a tick.
+//! A leader has the shard's lock all the time, but while it calls a driver or a waker. It is away then, and says so by the time at
+//! which it left: whoever swaps that time for a zero leads from then on, be it the leader that comes back or another that takes over.
+//! A leader that comes back too late touches neither the lock nor the shard: it hands in the answer that it got as any thread hands
+//! in work, and becomes a helper in place of the one that leads now. What it had still to run is run by that one. So a driver that
+//! takes half a second to answer, or a waker, delays no flight of another by more than [`AWAY_NS_MAX`] and a tick.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,11 +63,14 @@ struct Helpers {
     threads: usize,
     /// How many of them have nothing to do.
     idle: usize,
+    /// How many are about to have nothing to do: their call has returned, and they tell of it.
+    ending: usize,
     closing: bool,
 }
 
 enum Work {
     Block(usize, Arc<dyn Fly>),
+    /// The lead of a shard whose leader is away since then.
     Lead(usize, u64),
 }
 
@@ -119,25 +124,27 @@ impl Crew {
     fn help(shared: &Arc<Shared>, work: Work) -> Result<(), Error> {
         let crew = &shared.crew;
         let mut helpers = locked(&crew.helpers);
-        if helpers.idle > helpers.work.len() {
-            helpers.work.push_back(work);
-            crew.work.notify_one();
-            return Ok(());
+        if helpers.closing {
+            return Err(Error::new(ErrorCode::WatcherClosed, []));
         }
-        if helpers.threads >= shared.config.helpers_max {
-            return Err(Error::new(ErrorCode::HelpersBusy, [&shared.config.helpers_max]));
+        if helpers.idle <= helpers.work.len() {
+            if helpers.threads < shared.config.helpers_max {
+                helpers.threads += 1;
+                let name = alloc::format!("wakeline-help-{}", helpers.threads);
+                drop(helpers);
+                let started = start(shared, &name, move |shared| Self::be_helper(&shared));
+                helpers = locked(&crew.helpers);
+                if let Err(error) = started {
+                    helpers.threads -= 1;
+                    return Err(error);
+                }
+            } else if helpers.idle + helpers.ending <= helpers.work.len() {
+                return Err(Error::new(ErrorCode::HelpersBusy, [&shared.config.helpers_max]));
+            }
         }
         helpers.work.push_back(work);
-        helpers.threads += 1;
-        let name = alloc::format!("wakeline-help-{}", helpers.threads);
-        drop(helpers);
-        let started = start(shared, &name, move |shared| Self::be_helper(&shared));
-        if started.is_err() {
-            let mut helpers = locked(&crew.helpers);
-            helpers.threads -= 1;
-            helpers.work.pop_back();
-        }
-        started
+        crew.work.notify_one();
+        Ok(())
     }
 
     fn be_helper(shared: &Arc<Shared>) {
@@ -149,15 +156,18 @@ impl Crew {
                 match work {
                     Work::Block(post, fly) => {
                         fly.block(&shared.clock);
+                        // Its task may want a helper as soon as it is woken.
+                        locked(&crew.helpers).ending += 1;
                         let shard = &shared.posts[post].shard;
                         wake(shared, shard, &*fly);
+                        fly.let_go();
                         shard.gone(fly);
+                        locked(&crew.helpers).ending -= 1;
                     }
-                    Work::Lead(post, term) => lead(shared, post, term),
+                    Work::Lead(post, since) => take_over(shared, post, since),
                 }
                 helpers = locked(&crew.helpers);
             } else if helpers.closing {
-                helpers.threads -= 1;
                 return;
             } else {
                 helpers.idle += 1;
@@ -172,7 +182,10 @@ impl Crew {
 pub(super) fn start_all(shared: &Arc<Shared>) -> Result<(), Error> {
     for post in 0..shared.posts.len() {
         let name = alloc::format!("wakeline-watch-{post}");
-        start(shared, &name, move |shared| lead(&shared, post, 0))?;
+        start(shared, &name, move |shared| {
+            lead(&shared, post);
+            Crew::be_helper(&shared);
+        })?;
     }
     start(shared, "wakeline-oversee", |shared| oversee(&shared))
 }
@@ -200,21 +213,27 @@ fn start(
     Ok(())
 }
 
-/// Leads a shard for a term.
-fn lead(shared: &Arc<Shared>, post: usize, term: u64) {
+/// Leads a shard until the watcher closes or another has taken over.
+fn lead(shared: &Arc<Shared>, post: usize) {
     let leader = Leader { shared, post };
     let shard = leader.shard();
     let clock = shared.clock;
     let mut margin = SleepMargin::at_median(MARGIN_MAX);
     let mut batch = Vec::new();
+    // What the leader before this one has left.
+    if !leader.run_away(&mut batch, clock.now()) {
+        return;
+    }
     let mut core = shard.lock();
-    while core.term == term {
+    loop {
         if shared.is_closing() {
             let pending = core.close(shard);
             core.take_errands(&mut batch);
             drop(core);
-            crate::trace::closed(pending);
-            leader.run(&mut batch);
+            if let Some(pending) = pending {
+                crate::trace::closed(pending);
+            }
+            leader.run_away(&mut batch, clock.now());
             return;
         }
         let now = clock.now();
@@ -227,17 +246,29 @@ fn lead(shared: &Arc<Shared>, post: usize, term: u64) {
         }
         drop(core);
         let away = Away::begin(shared, shard, now);
-        leader.run(&mut batch);
-        let answer = ask.map(|(number, fly)| (number, fly.ask(&clock), fly));
-        away.end();
-        core = shard.lock();
-        if let Some((number, answer, fly)) = answer {
-            core.asked(shard, number, &fly, clock.now(), answer);
-            // Its port may be let go with it.
-            drop(core);
-            drop(fly);
-            core = shard.lock();
+        let mut leads = leader.run(&mut batch, &away);
+        let answer = match ask {
+            Some((number, fly)) if leads => Some((number, Some(fly.ask(&clock)), fly)),
+            ask => ask.map(|(number, fly)| (number, None, fly)),
+        };
+        leads &= away.end();
+        match answer {
+            answer if !leads => {
+                if let Some((number, answer, fly)) = answer {
+                    shard.hand_in(number, fly, answer);
+                }
+                return;
+            }
+            Some((number, Some(answer), fly)) => {
+                core = shard.lock();
+                core.asked(shard, number, &fly, clock.now(), answer);
+                // Its port may be let go with it.
+                drop(core);
+                drop(fly);
+            }
+            _ => {}
         }
+        core = shard.lock();
     }
 }
 
@@ -252,19 +283,44 @@ impl<'s> Leader<'s> {
         &self.shared.posts[self.post].shard
     }
 
-    /// Runs errands, without the lock.
-    fn run(&self, batch: &mut Vec<Errand>) {
+    /// Runs errands, without the lock; whether this one still leads. Where it does not, another runs what is left.
+    fn run(&self, batch: &mut Vec<Errand>, away: &Away<'_>) -> bool {
+        let left = &self.shared.posts[self.post].left;
+        if batch.len() > 1 {
+            left.lock().extend(batch.drain(1..));
+        }
+        let mut errand = batch.pop();
+        while let Some(this) = errand {
+            self.run_one(this);
+            if !away.still_leads() {
+                return false;
+            }
+            errand = left.lock().pop_front();
+        }
+        true
+    }
+
+    /// Runs errands and what another leader has left; whether this one still leads.
+    fn run_away(&self, batch: &mut Vec<Errand>, now: Instant) -> bool {
+        batch.extend(self.shared.posts[self.post].left.lock().drain(..));
+        if batch.is_empty() {
+            return true;
+        }
+        let away = Away::begin(self.shared, self.shard(), now);
+        self.run(batch, &away) && away.end()
+    }
+
+    fn run_one(&self, errand: Errand) {
         let shard = self.shard();
-        for errand in batch.drain(..) {
-            match errand {
-                Errand::Over(fly) => wake(self.shared, shard, &*fly),
-                Errand::Rouse(fly) => wake(self.shared, shard, &*fly),
-                Errand::Block(fly) => {
-                    if let Err(busy) = Crew::help(self.shared, Work::Block(self.post, Arc::clone(&fly))) {
-                        fly.fail(busy);
-                        wake(self.shared, shard, &*fly);
-                        shard.gone(fly);
-                    }
+        match errand {
+            Errand::Over(fly) | Errand::Rouse(fly) => wake(self.shared, shard, &*fly),
+            Errand::Drop(fly) => drop(fly),
+            Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
+            Errand::Block(fly) => {
+                if let Err(busy) = Crew::help(self.shared, Work::Block(self.post, Arc::clone(&fly))) {
+                    fly.fail(busy);
+                    wake(self.shared, shard, &*fly);
+                    shard.gone(fly);
                 }
             }
         }
@@ -336,34 +392,51 @@ impl<'s> Away<'s> {
         Self { shard, since }
     }
 
-    fn end(self) {
-        // Only if nobody has taken over and is away now itself.
-        let _ = self.shard.away_since.compare_exchange(self.since, 0, Ordering::Relaxed, Ordering::Relaxed);
+    /// Whether nobody has taken over so far.
+    fn still_leads(&self) -> bool {
+        self.shard.away_since.load(Ordering::Relaxed) == self.since
+    }
+
+    /// Comes back; whether nobody has taken over.
+    fn end(self) -> bool {
+        self.shard.lead_from(self.since)
     }
 }
 
-/// Looks, while calls are made, whether a leader is held up in one.
+/// Looks, while calls are made, whether a leader is held up in one. When the watcher closes, until every shard is closed.
 fn oversee(shared: &Arc<Shared>) {
     let duty = &shared.crew.duty;
     let idle = duty.idle.lock();
     let clock = shared.clock;
     let (mut calls, mut quiet) = (0, 0);
-    while !shared.is_closing() {
+    // Since when the leader was away in whose place a helper was asked to lead.
+    let mut helped = vec![0; shared.posts.len()];
+    loop {
+        let closing = shared.is_closing();
         let now = clock.now();
         let mut away = false;
-        for post in 0..shared.posts.len() {
+        for (post, helped) in helped.iter_mut().enumerate() {
             let since = shared.posts[post].shard.away_since.load(Ordering::Relaxed);
             away |= since != 0;
-            if since != 0 && now.since(Instant::from_nanos(since)).as_nanos() > AWAY_NS_MAX {
+            if since == 0 || now.since(Instant::from_nanos(since)).as_nanos() <= AWAY_NS_MAX {
+                continue;
+            }
+            if closing {
                 take_over(shared, post, since);
+            } else if *helped != since && Crew::help(shared, Work::Lead(post, since)).is_ok() {
+                // Where nobody is left to lead, the one that is held up goes on when it can.
+                *helped = since;
             }
         }
+        if closing && !away && shared.posts.iter().all(|post| post.shard.is_closed()) {
+            return;
+        }
         let begun = duty.calls.load(Ordering::Relaxed);
-        quiet = if away || begun != calls { 0 } else { quiet + 1 };
+        quiet = if closing || away || begun != calls { 0 } else { quiet + 1 };
         calls = begun;
         if quiet < QUIET_LOOKS {
             let until = now + OVERSEE;
-            duty.door.sleep(until, || !shared.is_closing(), || idle.sleep(Some(until)));
+            duty.door.sleep(until, || closing || !shared.is_closing(), || idle.sleep(Some(until)));
             continue;
         }
         quiet = 0;
@@ -377,19 +450,11 @@ fn oversee(shared: &Arc<Shared>) {
     }
 }
 
-/// Has another thread lead a shard whose leader has been away since `since`.
+/// Leads a shard whose leader has been away since `since`, unless that is back.
 fn take_over(shared: &Arc<Shared>, post: usize, since: u64) {
     let shard = &shared.posts[post].shard;
-    // Held to the end: a leader that comes back meanwhile finds out whether it still leads.
-    let mut core = shard.lock();
-    if shard.away_since.load(Ordering::Relaxed) != since {
-        return;
-    }
-    let term = core.term + 1;
-    // Where nobody is left to lead, the one that is held up goes on when it can.
-    if Crew::help(shared, Work::Lead(post, term)).is_ok() {
-        core.term = term;
-        shard.away_since.store(0, Ordering::Relaxed);
+    if shard.lead_from(since) {
         shard.counters.takeovers.bump();
+        lead(shared, post);
     }
 }

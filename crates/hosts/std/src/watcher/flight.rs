@@ -78,6 +78,9 @@ pub(super) trait Fly: Send + Sync {
     /// Makes the driver's own wait, and ends the flight. The caller holds no lock.
     fn block(&self, clock: &dyn Clock);
 
+    /// Lets its port go, once it is over.
+    fn let_go(&self);
+
     /// Ends it with an error that is not the wait's own.
     fn fail(&self, error: Error);
 
@@ -333,6 +336,10 @@ where
     }
 
     fn block(&self, clock: &dyn Clock) {
+        if self.is_over() {
+            // While no helper had come to it.
+            return;
+        }
         let Some(mut port) = self.take_port() else { return };
         let mut until = Some(self.options.deadline).filter(|deadline| *deadline < Instant::MAX);
         loop {
@@ -350,6 +357,10 @@ where
                 None => return,
             }
         }
+    }
+
+    fn let_go(&self) {
+        drop(self.take_port());
     }
 
     fn fail(&self, error: Error) {
@@ -451,6 +462,8 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
     }
 
     fn block(&self, _: &dyn Clock) {}
+
+    fn let_go(&self) {}
 
     fn fail(&self, _: Error) {
         self.end(Wake::Woke);

@@ -1,13 +1,14 @@
 //! What the handles, the futures and the threads of a watcher share.
 
 use core::fmt;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use wakeline_core::{CompletionPort, Error, ErrorCode, Idle, Instant, Nanos};
 
 use super::config::WatcherConfig;
 use super::crew::Crew;
-use super::shard::Shard;
+use super::shard::{Errand, Shard};
 use super::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
 use super::wake_time::WakeTime;
 use crate::clock::StdClock;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
 pub(super) struct Post {
     pub(super) shard: Shard,
     pub(super) idle: Lock<StdIdle>,
+    /// What whoever leads is about to run, for another to run if it is held up.
+    pub(super) left: Lock<VecDeque<Errand>>,
 }
 
 impl Shared {
@@ -51,6 +54,7 @@ impl Shared {
             Post {
                 shard: Shard::new(idle.bell(), wakeline_core::Clock::now(&clock), spin, nap),
                 idle: Lock::new(idle),
+                left: Lock::new(VecDeque::new()),
             }
         };
         Self {

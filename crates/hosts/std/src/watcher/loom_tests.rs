@@ -152,7 +152,8 @@ fn run(batch: &mut Vec<Errand>) {
                     waker.wake();
                 }
             }
-            Errand::Block(_) => unreachable!("no block plan here"),
+            Errand::Drop(fly) => drop(fly),
+            Errand::Block(_) | Errand::Faulted(_) => unreachable!("no block plan and no fault here"),
         }
     }
 }

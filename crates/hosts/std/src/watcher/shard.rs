@@ -46,7 +46,7 @@ pub(super) struct Shard {
     tokens: AtomicBool,
     gone: CachePadded<AtomicUsize>,
     core: CachePadded<Lock<Core>>,
-    /// Since when the leader has been in code that is not ours; zero while it is not.
+    /// Since when the leader has been in code that is not ours; zero while it is not. Changed from a time by [`Shard::lead_from`] alone.
     pub(super) away_since: CachePadded<AtomicU64>,
     pub(super) counters: CachePadded<Counters>,
 }
@@ -55,6 +55,8 @@ enum Notice {
     New(Arc<dyn Fly>, Next),
     /// It was abandoned.
     Gone(Arc<dyn Fly>),
+    /// It was to be asked by one who leads no longer: what the driver said, `None` where it was not asked.
+    Answer(u32, Arc<dyn Fly>, Option<(Next, Option<Error>)>),
 }
 
 /// What is to be done without the lock.
@@ -65,6 +67,10 @@ pub(super) enum Errand {
     Rouse(Arc<dyn Fly>),
     /// Have the driver's own wait made on a thread of its own.
     Block(Arc<dyn Fly>),
+    /// Let go of it.
+    Drop(Arc<dyn Fly>),
+    /// Tell that a query has failed, for which all flights of its context are asked.
+    Faulted(Error),
 }
 
 /// What the leader's thread does until the next turn.
@@ -100,8 +106,6 @@ pub(super) struct Core {
     /// How long a word is watched closely.
     spin: Nanos,
     nap: Nanos,
-    /// Counts those who have led: who finds another number leads no longer.
-    pub(super) term: u64,
 }
 
 struct Entry {
@@ -143,7 +147,6 @@ impl Shard {
             hot_until: Instant::ORIGIN,
             spin,
             nap,
-            term: 0,
         };
         Self {
             inbox: Queue::new(),
@@ -179,6 +182,27 @@ impl Shard {
         if self.closed.load(Ordering::Relaxed) {
             self.refuse();
         }
+    }
+
+    /// Hands in what a driver has answered, or that it was not asked. For one who leads no longer.
+    pub(super) fn hand_in(&self, number: u32, fly: Arc<dyn Fly>, answer: Option<(Next, Option<Error>)>) {
+        self.inbox.push(Notice::Answer(number, fly, answer));
+        self.door.ring(Instant::ORIGIN);
+        if self.closed.load(Ordering::Relaxed) {
+            self.refuse();
+        }
+    }
+
+    /// Takes the lead from a leader that has been away since then, or comes back as that: one of them gets it.
+    ///
+    /// `Acquire` and `Release`, though what leaders share is behind the lock of the core.
+    pub(super) fn lead_from(&self, since: u64) -> bool {
+        self.away_since.compare_exchange(since, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether every flight was ended, and none is taken in any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Looks at the tokens of all flights.
@@ -253,6 +277,15 @@ impl Core {
                     }
                     self.errands.push(Errand::Over(fly));
                 }
+                Some(Notice::Answer(number, fly, answer)) => {
+                    match answer {
+                        Some(answer) => self.asked(shard, number, &fly, now, answer),
+                        None if self.is(number, &fly) => self.asks.push_back(number),
+                        None => {}
+                    }
+                    // Its port may be let go with it, and not under the lock.
+                    self.errands.push(Errand::Drop(fly));
+                }
             }
         }
     }
@@ -296,9 +329,9 @@ impl Core {
         if let (Some(context), Some(failure)) = (context, failure)
             && self.contexts.sweep(context, now)
         {
-            crate::trace::context_faulted(&failure);
             shard.counters.faults.add(1);
             self.ask_all(context);
+            self.errands.push(Errand::Faulted(failure));
         }
     }
 
@@ -335,9 +368,9 @@ impl Core {
         }
     }
 
-    /// Ends every flight: the watcher closes. Returns how many there were.
-    pub(super) fn close(&mut self, shard: &Shard) -> usize {
-        shard.closed.store(true, Ordering::Relaxed);
+    /// Ends every flight: the watcher closes. Returns how many there were, `None` where it was closed before.
+    pub(super) fn close(&mut self, shard: &Shard) -> Option<usize> {
+        let first = !shard.closed.swap(true, Ordering::AcqRel);
         // As in `add`.
         fence(Ordering::SeqCst);
         self.take_all_arrivals(shard);
@@ -349,7 +382,7 @@ impl Core {
             self.leave(shard, *number);
         }
         self.asks.clear();
-        numbers.len()
+        first.then_some(numbers.len())
     }
 
     fn take_all_arrivals(&mut self, shard: &Shard) {
