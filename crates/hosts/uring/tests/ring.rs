@@ -186,8 +186,9 @@ fn idles_outlast_a_clock_at_the_end_of_its_range() {
     let park = StdPark::new(&ring, ParkPolicy::default());
     for end in [i64::MAX.cast_unsigned() - 1, i64::MAX.cast_unsigned(), 1 << 63, u64::MAX - 1, u64::MAX] {
         let end = Instant::from_nanos(end);
-        let waits: [&dyn Fn(); 2] =
-            [&|| ring.idle(Some(end)), &|| assert_eq!(park.park(None, end, || false), Wake::Woke)];
+        let waits: [&dyn Fn(); 2] = [&|| ring.idle(Some(end)), &|| {
+            assert_eq!(park.park(None, end, || false), Wake::Woke);
+        }];
         for wait in waits {
             let bell = ring.bell();
             let start = clock.now();
@@ -243,7 +244,7 @@ fn io_ends_an_idle_and_a_park_that_spins_and_one_that_naps() {
     for (policy, delay_us) in long {
         let park = StdPark::new(&ring, policy.unwrap());
         let waits: [&dyn Fn(Instant); 2] = [&|until| ring.idle(Some(until)), &|until| {
-            assert_eq!(park.park(None, until, || false), Wake::Woke)
+            assert_eq!(park.park(None, until, || false), Wake::Woke);
         }];
         for wait in waits {
             let (ours, mut theirs) = pair();

@@ -32,8 +32,8 @@ fn pair() -> (Arc<OwnedFd>, UnixStream) {
     (Arc::new(ours.into()), theirs)
 }
 
-fn poll<F: Future + Unpin>(mut future: &mut F) -> Poll<F::Output> {
-    pin!(&mut future).poll(&mut Context::from_waker(Waker::noop()))
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Idles until a future is ready.
@@ -140,7 +140,9 @@ fn reserved_values_are_refused_and_the_users_come_back_once_in_order() {
         assert_eq!((error.code(), &*error.args()[0]), (ErrorCode::InvalidLimit, "user_data"));
     }
     let values = [0, 1, 7, USER_DATA_RESERVED - 1];
-    values.iter().for_each(|user_data| ring.push_nop(*user_data).unwrap());
+    for user_data in values {
+        ring.push_nop(user_data).unwrap();
+    }
     assert!(ring.sleep(Some(ring.clock().now() + GUARD)), "completions end a sleep");
     let mut seen = Vec::new();
     ring.completions(|entry| seen.push(entry.user_data()));
