@@ -90,6 +90,7 @@ impl Rouse for Event {
 /// Values of `user_data` from [`USER_DATA_RESERVED`] on are the ring's own.
 ///
 /// ```
+/// use std::os::fd::OwnedFd;
 /// use std::sync::Arc;
 /// use wakeline_core::{CompletionLine, Executor, Reactor};
 /// use wakeline_std::{ParkPolicy, StdClock, StdPark};
@@ -102,10 +103,10 @@ impl Rouse for Event {
 /// };
 /// let park = StdPark::new(&ring, ParkPolicy::default());
 /// let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
-/// let mut executor = Executor::new(&reactor, &ring, &park, 8).unwrap();
-///
 /// let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-/// let (ours, theirs) = (Arc::new(ours.into()), Arc::new(theirs.into()));
+/// let (ours, theirs) = (Arc::new(OwnedFd::from(ours)), Arc::new(OwnedFd::from(theirs)));
+///
+/// let mut executor = Executor::new(&reactor, &ring, &park, 8).unwrap();
 /// executor
 ///     .spawn(async {
 ///         let (sent, _) = ring.send(&theirs, b"hello".to_vec()).await;
@@ -260,6 +261,10 @@ impl UringIdle {
         }
     }
 
+    fn wait(&self, until: Option<Instant>, rang: impl FnOnce() -> bool) -> bool {
+        self.state.borrow_mut().wait(until, &self.bell, rang)
+    }
+
     fn take_completion(&self) -> Option<cqueue::Entry> {
         let mut state = self.state.borrow_mut();
         if state.inbox.is_empty() {
@@ -302,7 +307,7 @@ impl UringIdle {
                 // Whoever would have fetched these has given the ring away.
                 state.inbox.clear();
                 state.news = News::default();
-                state.wait(Some(until), &self.bell);
+                state.wait(Some(until), &self.bell, || false);
             }
         }
         self.state.borrow().ops.flying()
@@ -326,7 +331,8 @@ impl ParkIdle for UringIdle {
 
     /// True also where I/O has ended.
     fn sleep(&self, until: Option<Instant>) -> bool {
-        let rang = self.bell.sleep(|_, _| self.state.borrow_mut().wait(until, &self.bell));
+        let rang =
+            self.bell.sleep(|word, asleep| self.wait(until, || word.load(Ordering::Acquire) != asleep));
         let news = self.state.borrow_mut().take_news();
         rang | news
     }
@@ -488,11 +494,13 @@ impl State {
         self.inbox.len() >= self.inbox_max
     }
 
-    /// Sleeps once, until something comes; false when there is news or the time is up.
-    fn wait(&mut self, until: Option<Instant>, bell: &Bell<Event>) -> bool {
+    /// Sleeps once, until something comes; false when there is news, the time is up or it `rang` before.
+    ///
+    /// `rang` is asked behind the last look at the queue: that may have taken the completion which a ring just left.
+    fn wait(&mut self, until: Option<Instant>, bell: &Bell<Event>, rang: impl FnOnce() -> bool) -> bool {
         self.reap();
         let is_over = until.is_some_and(|until| self.clock.now() >= until);
-        if is_over || self.has_news() {
+        if is_over || self.has_news() || rang() {
             self.flush();
             return false;
         }

@@ -239,6 +239,22 @@ fn a_stale_timeout_never_ends_a_later_idle() {
     }
 }
 
+/// The look at the queue that comes before a sleep took what the ring had left there, and the sleep went on to its deadline.
+#[test]
+fn a_ring_whose_completion_is_taken_before_the_sleep_is_not_slept_through() {
+    let Some(ring) = ring() else { return };
+    let clock = ring.clock();
+    let start = clock.now();
+    ring.idle(Some(start + ms(1))); // arms the poll
+    let until = Some(start + GUARD);
+    let rang = ring.bell.sleep(|word, asleep| {
+        ring.bell.ring();
+        ring.wait(until, || word.load(Ordering::Acquire) != asleep)
+    });
+    assert!(rang);
+    assert!(clock.now() < start + GUARD, "it slept to its deadline");
+}
+
 #[test]
 fn a_timeout_that_the_user_takes_away_is_set_again() {
     let Some(ring) = ring() else { return };
