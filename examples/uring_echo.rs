@@ -15,6 +15,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// What went wrong.
+#[cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    allow(dead_code, reason = "nothing is tried there")
+)]
 enum Failure {
     /// The arguments make no sense, or help was asked for: the text, and whether it was.
     Usage(String, bool),
@@ -54,7 +58,7 @@ mod echo {
 
     pub(crate) fn run() -> Result<String, Failure> {
         let probe = wakeline_uring::Probe::run();
-        Err(Failure::Fallback(format!("no io_uring {}", probe.why_not().unwrap_or_default())))
+        Err(Failure::Fallback(format!("no io_uring: {}", probe.why_not().unwrap_or_default())))
     }
 }
 

@@ -34,6 +34,7 @@
 //!
 //! Invariants: no static, no environment, no driver call, no thread, no timer slack set. Unsafe code is in `ring/sys.rs` alone.
 
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 extern crate alloc;
 
 mod probe;
