@@ -227,14 +227,13 @@ impl Slab {
         self.flying
     }
 
-    /// Those in flight that may be cancelled, `orphans` only or all.
-    pub(super) fn cancellable(&self, orphans: bool) -> impl Iterator<Item = Key> {
-        self.slots.iter().filter_map(move |slot| match slot.phase {
-            Phase::Flying { orphan, kind, .. } if kind != Kind::Close && (orphan || !orphans) => {
-                Some(slot.key)
-            }
-            _ => None,
-        })
+    /// The first one in flight from place `index` on that may be cancelled, of `orphans` only or all.
+    pub(super) fn cancellable(&self, index: u32, orphans: bool) -> Option<Key> {
+        let may = |slot: &&Slot| match slot.phase {
+            Phase::Flying { orphan, kind, .. } => kind != Kind::Close && (orphan || !orphans),
+            _ => false,
+        };
+        self.slots.get(index as usize..)?.iter().find(may).map(|slot| slot.key)
     }
 
     /// Gives up what is still in flight: its memory, which the kernel may use, is never freed. Returns how many.
@@ -292,7 +291,7 @@ mod tests {
         let mut slab = Slab::new(1);
         let old = slab.start(Kind::Other, kept(1)).unwrap();
         assert!(matches!(slab.orphan(old), (None, true)));
-        assert_eq!(slab.cancellable(true).collect::<Vec<_>>(), [old]);
+        assert_eq!((slab.cancellable(0, true), slab.cancellable(1, true)), (Some(old), None));
         let Completed::Orphan(ended) = slab.complete(old, -125, false) else { panic!("it was no orphan") };
         assert!(matches!(ended.memory, Memory::Buffer(_)));
         let new = slab.start(Kind::Close, kept(2)).unwrap();

@@ -20,8 +20,9 @@ use wakeline_core::{Error, ErrorCode, Instant};
 use super::limits::UringLimits;
 use super::ops::{Op, Raw};
 use super::slab::{Ended, Kept, Kind, Memory};
+use super::state::State;
 use super::tag::{Key, Tag, USER_DATA_RESERVED};
-use super::{State, UringIdle, broken};
+use super::{UringIdle, broken};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// The most that one call of the kernel moves.
@@ -293,7 +294,7 @@ impl UringIdle {
     /// # Safety
     ///
     /// As [`push`](Self::push), except that memory need only be valid for as long as `keep`, wherever that is moved to: what
-    /// it owns on the heap is.
+    /// it owns on the heap is. Nor does it carry `SKIP_SUCCESS`: without a completion its place is never free again.
     pub unsafe fn submit<T: Send + 'static>(&self, entry: Entry, keep: T) -> Op<'_, Raw<T>> {
         let kept = Kept { fd: None, memory: Memory::Other(Box::new(keep)) };
         let mut state = self.state.borrow_mut();

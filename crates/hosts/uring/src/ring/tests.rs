@@ -1,5 +1,6 @@
 //! The ring under errors that are forced, small queues, thefts and drops: what takes a look inside.
 
+use super::tag::Tag;
 use super::*;
 
 use alloc::task::Wake;
@@ -247,11 +248,11 @@ fn a_ring_whose_completion_is_taken_before_the_sleep_is_not_slept_through() {
     let start = clock.now();
     ring.idle(Some(start + ms(1))); // arms the poll
     let until = Some(start + GUARD);
-    let rang = ring.bell.sleep(|word, asleep| {
+    let answered = ring.bell.sleep(|word, asleep| {
         ring.bell.ring();
         ring.wait(until, || word.load(Ordering::Acquire) != asleep)
     });
-    assert!(rang);
+    assert!(answered);
     assert!(clock.now() < start + GUARD, "it slept to its deadline");
 }
 
