@@ -364,8 +364,8 @@ mod echo {
         lines.push("\ntrips: from a client's write to its read of the answer".to_owned());
         lines.push("steps: from the true end of a step to its task".to_owned());
         lines.push(format!(
-            "ring:  {echoes} echoes, {:.2} system calls each; asleep {}, parked on words {}",
-            ring.enters as f64 / echoes.max(1) as f64,
+            "ring:  {echoes} echoes by {} system calls; asleep {}, parked on words {}",
+            ring.enters,
             share(stats.slept_ns),
             share(stats.parked_ns)
         ));
