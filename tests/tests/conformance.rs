@@ -278,3 +278,32 @@ fn sim_in_real_time_driven_on_the_ports_of_a_closed_watcher() {
     block_on(script(&device, Driven(&handle))).unwrap();
     thread.stop().unwrap();
 }
+
+/// `None`, and a line that is counted, where there is no ring to be had.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn ring(clock: StdClock) -> Option<wakeline_uring::UringIdle> {
+    wakeline_uring::UringIdle::new(clock).map_err(|error| println!("skipped: no io_uring: {error}")).ok()
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[test]
+fn sim_in_real_time_inline_on_the_uring_host() {
+    let (clock, device, thread) = real();
+    let Some(ring) = ring(clock) else { return };
+    let park = StdPark::new(&ring, ParkPolicy::default());
+    run_inline(script(&device, Driven(&Inline::new(clock, &ring, &park)))).unwrap().unwrap();
+    thread.stop().unwrap();
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[test]
+fn sim_in_real_time_on_the_executor_of_the_uring_host() {
+    let (clock, device, thread) = real();
+    let Some(ring) = ring(clock) else { return };
+    let park = StdPark::new(&ring, ParkPolicy::default());
+    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
+    executor.spawn(script(&device, Driven(&reactor))).unwrap();
+    executor.run(|_, result| result.unwrap()).unwrap();
+    thread.stop().unwrap();
+}
