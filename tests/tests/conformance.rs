@@ -6,12 +6,15 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
 use wakeline_core::{
     CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Inline, Mode, Nanos, Outcome, Reactor,
     Timer, Wait, WaitPlan, Watch, drive, run_inline,
 };
 use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, TimeLine, VirtualHost, VirtualTime};
 use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdIdle, StdPark};
+use wakeline_tokio::TokioLocal;
 
 const PLANS: [&str; 7] = [
     "block",
@@ -156,5 +159,32 @@ fn sim_in_real_time_on_the_executor_of_the_std_host() {
     let mut executor = Executor::new(&reactor, &idle, &park, 1).unwrap();
     executor.spawn(script(&device, &reactor)).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();
+    thread.stop().unwrap();
+}
+
+#[test]
+fn sim_in_real_time_on_the_thread_of_a_tokio_runtime() {
+    let (clock, device, thread) = real();
+    // Without tokio's timers, which the host has no use for.
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let local = TokioLocal::new(clock, ParkPolicy::default()).unwrap();
+        script(&device, &local).await.unwrap();
+        assert_eq!(local.registered(), 0);
+    });
+    thread.stop().unwrap();
+}
+
+#[test]
+fn sim_in_real_time_on_a_local_set_of_a_tokio_runtime_with_workers() {
+    let (clock, device, thread) = real();
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap();
+    let set = LocalSet::new();
+    let task = set.spawn_local(async move {
+        let local = TokioLocal::new(clock, ParkPolicy::default()).unwrap();
+        local.run_until(script(&device, &local)).await.unwrap();
+        assert_eq!(local.registered(), 0);
+    });
+    set.block_on(&runtime, task).unwrap();
     thread.stop().unwrap();
 }

@@ -16,12 +16,12 @@ async fn its_time_line_is_that_of_the_std_clock() {
     let clock = TokioClock::new(std).unwrap();
     for _ in 0..100 {
         let (before, now, after) = (std.now(), clock.now(), std.now());
-        let slack = Nanos::from_micros(1);
+        let slack = Nanos::from_micros(10);
         assert!(before - slack <= now && now <= after + slack, "{now:?} is not from {before:?} to {after:?}");
     }
     let at = clock.now() + Nanos::from_millis(3);
     clock.sleep_until(at).await;
-    assert!(clock.now() >= at && std.now() + Nanos::from_micros(1) >= at);
+    assert!(clock.now() >= at && std.now() + Nanos::from_micros(10) >= at);
     clock.yield_now().await;
 }
 

@@ -1,6 +1,6 @@
 //! Waits on the runtime's own thread: many at a time, dropped anywhere, and what they cost.
 
-#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::large_types_passed_by_value, reason = "tests")]
 
 mod common;
 
@@ -12,7 +12,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{
-    PREDICTED, STRICT, TRUST, device, holds, in_one_of_three, local, of, plan, quantile, wait, without_timers,
+    PREDICTED, STRICT, TRUST, alone, device, holds, in_one_of_three, local, of, plan, quantile, wait,
+    without_timers,
 };
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
@@ -45,6 +46,7 @@ async fn polled<F: Future>(mut future: Pin<&mut F>, polls: u32) -> Option<F::Out
 /// Whatever their lengths and plans, on one thread or beside the workers of another runtime.
 #[test]
 fn many_waits_of_different_lengths_share_the_thread_and_all_end() {
+    let _alone = alone();
     let (clock, device, thread) = device();
     let multi = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for runtime in [without_timers(), multi] {
@@ -76,6 +78,7 @@ fn many_waits_of_different_lengths_share_the_thread_and_all_end() {
 /// pumping, ends all the same.
 #[test]
 fn a_wait_that_is_dropped_at_any_await_point_leaves_nothing_and_loses_no_other() {
+    let _alone = alone();
     let (clock, device, thread) = device();
     without_timers().block_on(async {
         let local = Rc::new(local(clock));
@@ -126,6 +129,7 @@ fn a_wait_that_is_dropped_at_any_await_point_leaves_nothing_and_loses_no_other()
 /// The last wait to begin pumps for the one before it. Nothing else wakes the thread.
 #[test]
 fn a_wait_goes_on_when_the_one_that_pumped_for_it_is_dropped_or_aborted() {
+    let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
         let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
@@ -162,6 +166,7 @@ fn a_wait_goes_on_when_the_one_that_pumped_for_it_is_dropped_or_aborted() {
 /// Polled once, it pumps, and then nobody polls it.
 #[test]
 fn under_run_until_a_wait_that_is_kept_unpolled_holds_up_no_other() {
+    let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
         let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
@@ -185,6 +190,7 @@ fn under_run_until_a_wait_that_is_kept_unpolled_holds_up_no_other() {
 
 #[test]
 fn a_root_that_ends_hands_the_pump_on() {
+    let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
         let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
@@ -192,12 +198,13 @@ fn a_root_that_ends_hands_the_pump_on() {
             .run_until(async {
                 let at = clock.now() + MS(5);
                 let other = Rc::clone(&local);
-                let other = local.run_until(async move {
-                    let other = spawn_local(async move { other.sleep_until(at).await });
+                let task = Cell::new(None);
+                let root = local.run_until(async {
+                    task.set(Some(spawn_local(async move { other.sleep_until(at).await })));
                     tokio::task::yield_now().await;
-                    other
                 });
-                other.await.await.unwrap();
+                root.await;
+                task.take().unwrap().await.unwrap();
                 assert!((at..at + MS(500)).contains(&clock.now()));
             })
             .await;
@@ -206,6 +213,7 @@ fn a_root_that_ends_hands_the_pump_on() {
 
 #[test]
 fn a_wait_loses_to_a_timeout_and_to_the_other_arm_of_a_select() {
+    let _alone = alone();
     let (clock, device, thread) = device();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -237,6 +245,7 @@ fn a_wait_loses_to_a_timeout_and_to_the_other_arm_of_a_select() {
 
 #[test]
 fn a_sleep_never_ends_early_and_ends_within_microseconds() {
+    let _alone = alone();
     let clock = StdClock::new();
     in_one_of_three(|| {
         without_timers().block_on(async {
@@ -248,7 +257,7 @@ fn a_sleep_never_ends_early_and_ends_within_microseconds() {
                 assert!(clock.now() >= at, "early");
                 late.push(clock.now().since(at));
             }
-            let (p50, p90) = (quantile(&mut late, 0.5), quantile(&mut late, 0.9));
+            let (p50, p90) = (quantile(&mut late, 50), quantile(&mut late, 90));
             println!("late by {p50} (p50), {p90} (p90)");
             holds(p50 <= US(40), || format!("late by {p50} (p50), {p90} (p90)"))
         })
@@ -258,6 +267,7 @@ fn a_sleep_never_ends_early_and_ends_within_microseconds() {
 /// A watch of 100 ms spins at its beginning and naps from then on, though it parks in slices and asks the driver in between.
 #[test]
 fn a_long_watch_drops_out_of_spinning_after_a_bounded_time() {
+    let _alone = alone();
     let (clock, device, thread) = device();
     let policy = ParkPolicy::new(200, 1_000).unwrap();
     in_one_of_three(|| {
@@ -278,6 +288,7 @@ fn a_long_watch_drops_out_of_spinning_after_a_bounded_time() {
 /// As many waits as there were are gone, by their ends and by drops: the thread sleeps through.
 #[test]
 fn nothing_wakes_the_thread_while_nothing_is_registered() {
+    let _alone = alone();
     let (clock, device, thread) = device();
     in_one_of_three(|| {
         without_timers().block_on(async {
@@ -288,13 +299,13 @@ fn nothing_wakes_the_thread_while_nothing_is_registered() {
             polled(pin!(drive(of(&plan, MS(30)), &mut port, &local, None)), 2).await;
             polled(pin!(local.sleep_until(clock.now() + MS(10))), 2).await;
             assert_eq!(local.registered(), 0);
-            let (rung, ring) = tokio::sync::oneshot::channel();
+            let (ringing, bell) = tokio::sync::oneshot::channel();
             let start = thread_switches().unwrap();
             let ringer = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(60));
-                rung.send(()).unwrap();
+                ringing.send(()).unwrap();
             });
-            ring.await.unwrap();
+            bell.await.unwrap();
             let sleeps = thread_switches().unwrap().voluntary - start.voluntary;
             ringer.join().unwrap();
             holds(sleeps <= 2, || format!("the thread slept {sleeps} times until it was rung"))
@@ -306,6 +317,7 @@ fn nothing_wakes_the_thread_while_nothing_is_registered() {
 /// The task that pumped is gone, and so is all that it owned.
 #[test]
 fn no_waker_of_a_task_is_kept_after_its_wait() {
+    let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
         let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
@@ -335,6 +347,7 @@ impl std::task::Wake for Noted {
 
 #[test]
 fn outside_of_a_runtime_it_is_an_error() {
+    let _alone = alone();
     let error = TokioLocal::<&CompletionLine>::new(StdClock::new(), ParkPolicy::default()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Backend);
     let error = wakeline_tokio::TokioClock::new(StdClock::new()).unwrap_err();
@@ -344,6 +357,7 @@ fn outside_of_a_runtime_it_is_an_error() {
 /// Many waits of one task at a time: each look serves them all, and no poll is owed to any by another.
 #[test]
 fn a_wait_among_a_hundred_costs_the_thread_no_spinning_of_its_own() {
+    let _alone = alone();
     let (clock, device, thread) = device();
     in_one_of_three(|| {
         let polls = Rc::new(Cell::new(0_u64));
