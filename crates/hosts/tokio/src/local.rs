@@ -24,6 +24,9 @@ pub const WATCH_SLICE_US_MAX: u64 = 20;
 /// By how much a sleep is set to end early at most, microseconds. What is left of it is waited out in slices.
 pub const SLEEP_MARGIN_US_MAX: u64 = 200;
 
+/// A sleep that is shorter than this is waited out in slices, microseconds: to be woken takes as long.
+const SLEEP_US_LEAST: u64 = 30;
+
 /// A yield that takes longer than this was used by other tasks: the thread has better things to do than to spin. (With nobody
 /// else a yield of tokio takes 1 to 3 us, most of it a look at the system's events.)
 const BUSY_US_LEAST: u64 = 5;
@@ -112,9 +115,10 @@ pub struct TokioLocal<L> {
     budget: Budget,
     timer: timer::Timer,
     margin: RefCell<SleepMargin>,
-    /// The sleep that ends first: its end, and when it is to be woken for that.
-    sleep: Cell<Option<(Instant, Instant)>>,
-    armed: Cell<Option<Armed>>,
+    /// The sleep that ends first.
+    sleep: Cell<Option<Sleep>>,
+    /// What the timer is set to.
+    armed: Cell<Option<Instant>>,
     /// Whether the timer keeps a waker.
     timer_polled: Cell<bool>,
     pump: Cell<Pump>,
@@ -135,10 +139,12 @@ enum Pump {
     Root,
 }
 
-/// What the timer is set to.
 #[derive(Clone, Copy, Debug)]
-struct Armed {
-    at: Instant,
+struct Sleep {
+    end: Instant,
+    /// When to be awake for that.
+    wake: Instant,
+    /// What it was when `wake` was chosen.
     length: Nanos,
 }
 
@@ -277,12 +283,15 @@ impl<L: LineRef> TokioLocal<L> {
     fn turn(&self) -> Rest {
         let now = self.clock.now();
         let rested = self.rested.get();
-        if let Some(armed) = self.armed.get()
-            && armed.at <= now
+        if let Some(at) = self.armed.get()
+            && at <= now
         {
             self.armed.set(None);
-            if rested.how == Rest::Until(armed.at) {
-                self.margin.borrow_mut().observe(armed.length, now.since(armed.at));
+            if let Some(sleep) = self.sleep.get()
+                && sleep.wake == at
+                && rested.how == Rest::Until(at)
+            {
+                self.margin.borrow_mut().observe(sleep.length, now.since(at));
             }
         }
         if self.look() > 0 {
@@ -318,13 +327,24 @@ impl<L: LineRef> TokioLocal<L> {
     /// When to be awake for the sleep that ends first.
     fn wake_of_sleep(&self, now: Instant) -> Option<Instant> {
         let end = self.moments.earliest()?;
-        if let Some((known, wake)) = self.sleep.get()
-            && known == end
+        if let Some(sleep) = self.sleep.get()
+            && sleep.end == end
         {
-            return Some(wake);
+            return Some(sleep.wake);
         }
-        let wake = end - self.margin.borrow().of(end.since(now));
-        self.sleep.set(Some((end, wake)));
+        let length = end.since(now);
+        let mut margins = self.margin.borrow_mut();
+        let margin = margins.of(length);
+        let wake = if length < Nanos::from_micros(SLEEP_US_LEAST) {
+            now
+        } else if margin < length {
+            end - margin
+        } else {
+            // Not slept, so nothing is learned of it: a margin that is too long must not stay so for good.
+            margins.observe(length, Nanos::ZERO);
+            now
+        };
+        self.sleep.set(Some(Sleep { end, wake, length }));
         Some(wake)
     }
 
@@ -333,7 +353,7 @@ impl<L: LineRef> TokioLocal<L> {
         let nap = watched.then(|| {
             let nap = now + Nanos::from_micros(self.policy.nap_us().into());
             // The nap that is under way, where this is a poll for another reason.
-            self.armed.get().map_or(nap, |armed| armed.at.min(nap))
+            self.armed.get().map_or(nap, |at| at.min(nap))
         });
         let earliest = [nap, self.words.earliest(), wake].into_iter().flatten().min();
         earliest.map_or(Rest::Nothing, Rest::Until)
@@ -357,11 +377,11 @@ impl<L: LineRef> TokioLocal<L> {
 
     /// Has the task woken at `at`: `false` where that has come already, or cannot be had.
     fn arm(&self, at: Instant, now: Instant, context: &mut Context<'_>) -> bool {
-        if self.armed.get().is_none_or(|armed| armed.at != at) {
+        if self.armed.get() != Some(at) {
             if !self.timer.set(Some(at), now) {
                 return false;
             }
-            self.armed.set(Some(Armed { at, length: at.since(now) }));
+            self.armed.set(Some(at));
         }
         self.timer_polled.set(true);
         for _ in 0..TIMER_LOOKS {
