@@ -370,20 +370,20 @@ fn a_nudge_wakes_each_task_that_pends_once_the_earliest_first() {
     let host = Host::new(&[]);
     let reactor = Reactor::<_, &CompletionLine>::new(&host.clock);
     assert!(!reactor.nudge(), "nobody waits");
-    let wakes: [Arc<Wakes>; 3] = core::array::from_fn(|_| Arc::default());
+    let counts: [Arc<Wakes>; 3] = core::array::from_fn(|_| Arc::default());
     let mut sleeps = [30, 10, 20].map(|ns| Box::pin(reactor.sleep_until(at(ns))));
-    for (sleep, wakes) in sleeps.iter_mut().zip(&wakes) {
-        let waker = Waker::from(Arc::clone(wakes));
+    for (sleep, count) in sleeps.iter_mut().zip(&counts) {
+        let waker = Waker::from(Arc::clone(count));
         assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
-    let seen = || wakes.each_ref().map(|wakes| wakes.0.load(core::sync::atomic::Ordering::Relaxed));
+    let seen = || counts.each_ref().map(|count| count.0.load(core::sync::atomic::Ordering::Relaxed));
     assert!(reactor.nudge());
     assert_eq!(seen(), [0, 1, 0]);
     assert!(reactor.nudge() && reactor.nudge());
     assert_eq!(seen(), [1, 1, 1]);
     assert!(!reactor.nudge(), "all of them were woken and not polled since");
     // A poll without cause leaves another waker, and the time is up for all of them in the end.
-    let waker = Waker::from(Arc::clone(&wakes[2]));
+    let waker = Waker::from(Arc::clone(&counts[2]));
     assert!(sleeps[2].as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     assert!(reactor.nudge());
     assert_eq!(seen(), [1, 1, 2]);

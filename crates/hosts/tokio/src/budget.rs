@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use wakeline_core::{Instant, LineRef, MemoryDescriptor, Nanos, Seq};
+use wakeline_core::{Clock, Instant, LineRef, MemoryDescriptor, Nanos, Seq};
 
 /// How many watches are remembered. Where two fall on one entry, the second counts as new at each of its parks: it
 /// spins too long then, but not for good, and is not late.
@@ -15,7 +15,8 @@ const WATCH_GAP_US_LEAST: u64 = 50;
 /// of [`StdPark`](wakeline_std::StdPark), but there are many at a time here. A wait parks, asks the driver at its
 /// backstop and parks again: without the memory of that it would spin for good.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct Budget<C> {
+    clock: C,
     watches: Box<[Cell<Watch>]>,
     spin: Nanos,
     gap: Nanos,
@@ -33,10 +34,11 @@ struct Watch {
     ended: Instant,
 }
 
-impl Budget {
-    pub(crate) fn new(spin_us_max: u32) -> Self {
+impl<C: Clock> Budget<C> {
+    pub(crate) fn new(clock: C, spin_us_max: u32) -> Self {
         let spin = u64::from(spin_us_max);
         Self {
+            clock,
             watches: (0..ENTRIES).map(|_| Cell::default()).collect(),
             spin: Nanos::from_micros(spin),
             gap: Nanos::from_micros(spin.max(WATCH_GAP_US_LEAST)),
@@ -49,8 +51,9 @@ impl Budget {
         now < self.end.get()
     }
 
-    /// A park on `word` begins: the first of its watch, or one of many.
-    pub(crate) fn begin<L: LineRef>(&self, word: &MemoryDescriptor<L>, now: Instant) -> Parked<'_> {
+    /// A park on `word` begins, the first of its watch or one of many, and ends when what is returned is dropped.
+    pub(crate) fn begin<L: LineRef>(&self, word: &MemoryDescriptor<L>) -> Parked<'_, C> {
+        let now = self.clock.now();
         let address = core::ptr::from_ref(word.line()).addr() + word.slot().index() * size_of::<u64>();
         let parked = Parked { budget: self, index: address / size_of::<u64>() % ENTRIES, word: address };
         let cell = &self.watches[parked.index];
@@ -64,21 +67,20 @@ impl Budget {
     }
 }
 
-/// A park on a word, until it is ended.
-#[derive(Debug)]
-pub(crate) struct Parked<'b> {
-    budget: &'b Budget,
+/// A park on a word.
+pub(crate) struct Parked<'b, C: Clock> {
+    budget: &'b Budget<C>,
     index: usize,
     word: usize,
 }
 
-impl Parked<'_> {
-    pub(crate) fn end(self, now: Instant) {
+impl<C: Clock> Drop for Parked<'_, C> {
+    fn drop(&mut self) {
         let cell = &self.budget.watches[self.index];
         let watch = cell.get();
         // Another word's by now, maybe.
         if watch.word == self.word {
-            cell.set(Watch { ended: now, ..watch });
+            cell.set(Watch { ended: self.budget.clock.now(), ..watch });
         }
     }
 }
@@ -86,27 +88,32 @@ impl Parked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeline_core::{CompletionLine, Slot};
+    use wakeline_core::{CompletionLine, ManualClock, Slot};
 
     #[test]
     fn a_watch_of_many_parks_is_bounded_as_one_and_another_word_begins_anew() {
         let us = |us| Instant::ORIGIN + Nanos::from_micros(us);
         let line = CompletionLine::new();
         let word = |slot: usize, seq| MemoryDescriptor::new(&line, Slot::ALL[slot], Seq::new(seq));
-        let budget = Budget::new(200);
-        let mut now = 1_000;
-        for _ in 0..20 {
-            budget.begin(&word(0, 1), us(now)).end(us(now + 50));
-            now += 51;
+        let clock = ManualClock::new();
+        let budget = Budget::new(&clock, 200);
+        let park = |at, word: &MemoryDescriptor<_>, length| {
+            clock.advance_to(us(at));
+            let parked = budget.begin(word);
+            clock.advance_to(us(at + length));
+            drop(parked);
+        };
+        for park_of_50_us in 0..20 {
+            park(1_000 + 51 * park_of_50_us, &word(0, 1), 50);
         }
         assert!(budget.lasts(us(1_199)) && !budget.lasts(us(1_200)), "{budget:?}");
         // The next point of the stream, and another word.
-        budget.begin(&word(0, 2), us(3_000)).end(us(3_001));
+        park(3_000, &word(0, 2), 1);
         assert!(budget.lasts(us(3_199)));
-        budget.begin(&word(1, 2), us(3_100)).end(us(3_101));
+        park(3_100, &word(1, 2), 1);
         assert!(budget.lasts(us(3_299)) && !budget.lasts(us(3_300)));
         // The same after something else.
-        budget.begin(&word(1, 2), us(9_000)).end(us(9_001));
+        park(9_000, &word(1, 2), 1);
         assert!(budget.lasts(us(9_199)));
     }
 }

@@ -66,7 +66,7 @@ const LOOKS_PER_CLOCK: u32 = 8;
 ///   are no slices, only looks: a wait is then late by what they run for in one poll. It relies on the runtime
 ///   looking at the system's events: tokio does so when no task is ready, or after 61 polls (`event_interval`). Work beside it
 ///   should part its polls by `tokio::task::yield_now`, which lets the runtime look.
-/// - No core is burnt: after `spin_us_max` of the [`ParkPolicy`] a watch goes on in naps of `nap_us`. (`hardware_us_max` does
+/// - No core is burnt: `spin_us_max` of the [`ParkPolicy`] after the last watch began, watching goes on in naps of `nap_us`. (`hardware_us_max` does
 ///   not matter: nothing here parks in hardware, for that would stop the other tasks.) While nothing is waited for nothing wakes.
 /// - Sleeps are set to end early by what they were seen to be late (a [`SleepMargin`], at most [`SLEEP_MARGIN_US_MAX`]), and the
 ///   rest is waited out in slices: the margin of a `+predict` plan has to cover the spread of the steps only. The timer has no slack: the
@@ -112,7 +112,7 @@ pub struct TokioLocal<L> {
     words: Reactor<StdClock, L>,
     /// Moments to sleep to, which are met more exactly than the former.
     moments: Reactor<StdClock, L>,
-    budget: Budget,
+    budget: Budget<StdClock>,
     timer: timer::Timer,
     margin: RefCell<SleepMargin>,
     /// The sleep that ends first.
@@ -168,7 +168,8 @@ struct Rested {
 }
 
 impl<L: LineRef> TokioLocal<L> {
-    /// A host for the waits of this thread, in the runtime that this is called in. Allocates, and makes a timerfd.
+    /// A host for the waits of this thread, in the runtime that this is called in, which has to run while they wait: its timer is of that
+    /// runtime. (What is left of it when the runtime is gone yields instead of sleeping.) Allocates, and makes a timerfd.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl<L: LineRef> TokioLocal<L> {
             policy,
             words: Reactor::new(clock),
             moments: Reactor::new(clock),
-            budget: Budget::new(policy.spin_us_max()),
+            budget: Budget::new(clock, policy.spin_us_max()),
             timer,
             margin: RefCell::new(SleepMargin::new(Nanos::from_micros(SLEEP_MARGIN_US_MAX))),
             sleep: Cell::new(None),
@@ -232,22 +233,20 @@ impl<L: LineRef> TokioLocal<L> {
         let _root = Root(self);
         let mut future = pin!(future);
         poll_fn(|context| {
-            self.keep_root(context);
+            self.pump.set(Pump::Root);
+            // Not to be called meanwhile: what this poll registers is seen to right after it.
+            let kept = self.root.take();
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(output);
             }
+            let kept = kept.filter(|kept| kept.will_wake(context.waker()));
+            self.root.set(Some(kept.unwrap_or_else(|| context.waker().clone())));
             self.pump.set(Pump::Root);
             let rest = self.turn();
             self.rest(rest, context);
             Poll::Pending
         })
         .await
-    }
-
-    fn keep_root(&self, context: &mut Context<'_>) {
-        let kept = self.root.take().filter(|kept| kept.will_wake(context.waker()));
-        self.root.set(Some(kept.unwrap_or_else(|| context.waker().clone())));
-        self.pump.set(Pump::Root);
     }
 
     /// Whether the wait of this number is to pump in this poll, the first one or another.
@@ -538,10 +537,8 @@ impl<L: LineRef, P: CompletionPort<Line = L>> Watch<P> for TokioLocal<L> {
             self.sleep_until(until).await;
             return Wake::Woke;
         };
-        let parked = self.budget.begin(word, self.clock.now());
-        let wake = self.wait(self.words.watch(port, until)).await;
-        parked.end(self.clock.now());
-        wake
+        let _parked = self.budget.begin(word);
+        self.wait(self.words.watch(port, until)).await
     }
 }
 
