@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
 use wakeline_core::{Clock, CompletionLine, ErrorCode, Instant, Nanos, Timer, Wait, drive};
 use wakeline_std::usage::{thread_cpu_time, thread_switches};
-use wakeline_std::{ParkPolicy, StdClock};
+use wakeline_std::{ParkPolicy, StdClock, TimerSlack};
 use wakeline_tokio::TokioLocal;
 
 const US: fn(u64) -> Nanos = Nanos::from_micros;
@@ -262,6 +262,28 @@ fn a_sleep_never_ends_early_and_ends_within_microseconds() {
             holds(p50 <= US(40), || format!("late by {p50} (p50), {p90} (p90)"))
         })
     });
+}
+
+/// Plain sleeps of this thread, and tokio's, would end 5 ms late.
+#[test]
+fn the_timer_slack_of_the_thread_does_not_matter() {
+    let _alone = alone();
+    let clock = StdClock::new();
+    let slack = TimerSlack::set(MS(5)).unwrap();
+    in_one_of_three(|| {
+        without_timers().block_on(async {
+            let local = TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap();
+            let mut late = Vec::new();
+            for _ in 0..50 {
+                let at = clock.now() + US(1_500);
+                local.sleep_until(at).await;
+                late.push(clock.now().since(at));
+            }
+            let p50 = quantile(&mut late, 50);
+            holds(p50 <= MS(1), || format!("late by {p50} (p50)"))
+        })
+    });
+    drop(slack);
 }
 
 /// A watch of 100 ms spins at its beginning and naps from then on, though it parks in slices and asks the driver in between.
