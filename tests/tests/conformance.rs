@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
 use wakeline_core::{
     Authority, CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Inline, Instant, Mode, Nanos,
     Outcome, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
@@ -17,6 +19,7 @@ use wakeline_std::{
     DeviceThread, ParkPolicy, Point, StdClock, StdIdle, StdPark, Watcher, WatcherConfig, WatcherHandle,
     block_on,
 };
+use wakeline_tokio::TokioLocal;
 
 const PLANS: [&str; 7] = [
     "block",
@@ -305,5 +308,32 @@ fn sim_in_real_time_on_the_executor_of_the_uring_host() {
     let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
     executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();
+    thread.stop().unwrap();
+}
+
+#[test]
+fn sim_in_real_time_on_the_thread_of_a_tokio_runtime() {
+    let (clock, device, thread) = real();
+    // Without tokio's timers, which the host has no use for.
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let local = TokioLocal::new(clock, ParkPolicy::default()).unwrap();
+        script(&device, Driven(&local)).await.unwrap();
+        assert_eq!(local.registered(), 0);
+    });
+    thread.stop().unwrap();
+}
+
+#[test]
+fn sim_in_real_time_on_a_local_set_of_a_tokio_runtime_with_workers() {
+    let (clock, device, thread) = real();
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap();
+    let set = LocalSet::new();
+    let task = set.spawn_local(async move {
+        let local = TokioLocal::new(clock, ParkPolicy::default()).unwrap();
+        local.run_until(script(&device, Driven(&local))).await.unwrap();
+        assert_eq!(local.registered(), 0);
+    });
+    set.block_on(&runtime, task).unwrap();
     thread.stop().unwrap();
 }
