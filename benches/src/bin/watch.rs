@@ -151,16 +151,12 @@ fn register(handle: &WatcherHandle, stop: &AtomicBool, registering: &AtomicU64) 
         for line in &lines {
             Slot::ALL.iter().for_each(|slot| line.store(*slot, seq));
         }
-        let mut left = BATCH;
-        while left > 0 {
-            for wait in &mut waits {
-                let ready = wait.as_mut().is_some_and(|wait| wait.as_mut().poll(&mut context).is_ready());
-                if ready {
-                    *wait = None;
-                    left -= 1;
-                }
+        // In order, so that what is polled again and again is one of them only.
+        for wait in &mut waits {
+            while wait.as_mut().is_some_and(|wait| wait.as_mut().poll(&mut context).is_pending()) {
+                core::hint::spin_loop();
             }
-            core::hint::spin_loop();
+            *wait = None;
         }
         done += BATCH as u64;
     }
@@ -335,29 +331,25 @@ fn burn_case(
     let watcher = Watcher::with(WatcherConfig::default().early_wake(false).park(park)).map_err(failed)?;
     let (stop, late_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let start = clock.now() + Nanos::from_millis(50);
-    let period = move |n: u64, offset: u64| start + Nanos::from_nanos(n * FLIGHT.as_nanos() + offset);
     let worker = {
         let (handle, stop, device, late_ns) =
             (watcher.handle(), Arc::clone(&stop), device.clone(), Arc::clone(&late_ns));
-        // One thread runs all tasks, each a loop of flights that end at its own multiples of 20 ms.
+        // One thread runs all tasks, each a loop of flights of 20 ms.
         std::thread::spawn(move || -> Result<u64, Error> {
             let idle = wakeline_std::StdIdle::new(clock);
             let mut tasks: Vec<Pin<Box<dyn Future<Output = Result<u64, Error>>>>> = Vec::new();
             for n in 0..FLIGHTS {
                 let stream = device.stream()?;
                 let offset = if stagger { FLIGHT.as_nanos() * u64::from(n) / u64::from(FLIGHTS) } else { 0 };
+                let begin = start + Nanos::from_nanos(offset);
                 let (handle, stop, plan, late_ns) = (handle.clone(), Arc::clone(&stop), plan, &late_ns);
                 tasks.push(Box::pin(async move {
                     let point = Point::new("burn");
                     let mut done = 0;
-                    for round in 1.. {
-                        if stop.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        let end = period(round, offset);
-                        if end < clock.now() + Nanos::from_millis(1) {
-                            continue;
-                        }
+                    // Each begins at its own time, and from then on as soon as the one before has ended.
+                    handle.sleep_until(begin).await;
+                    while !stop.load(Ordering::Relaxed) {
+                        let end = clock.now() + FLIGHT;
                         stream.launch_until(end)?;
                         handle.wait(stream.point(), &plan, &point).late_us(late).await?;
                         late_ns.fetch_add(clock.now().since(end).as_nanos(), Ordering::Relaxed);
