@@ -33,6 +33,9 @@ use super::wheel::Wheel;
 /// How many arrivals one turn takes at most, so that words are looked at in between.
 const ARRIVALS_PER_TURN_MAX: usize = 1_024;
 
+/// While words are watched, what has come in is looked at in one of so many turns, each of which takes 0.1 us or so.
+const TURNS_PER_LOOK: u32 = 4;
+
 /// How many abandoned flights may be left to the next turn before one is asked for.
 const GONE_MAX: usize = 1_024;
 
@@ -98,7 +101,10 @@ pub(super) struct Core {
     /// Flights to be asked about, in order.
     asks: VecDeque<u32>,
     errands: Vec<Errand>,
+    turns: u32,
+    /// Kept for their memory.
     reached: Vec<u32>,
+    due: Vec<u32>,
     /// How many watched flights allow no lateness.
     hot: usize,
     /// Until when their words are watched closely.
@@ -142,7 +148,9 @@ impl Shard {
             contexts: Contexts::default(),
             asks: VecDeque::new(),
             errands: Vec::new(),
+            turns: 0,
             reached: Vec::new(),
+            due: Vec::new(),
             hot: 0,
             hot_until: Instant::ORIGIN,
             spin,
@@ -236,7 +244,9 @@ impl Shard {
 impl Core {
     /// Takes what has come in, looks at the words and at the time.
     pub(super) fn turn(&mut self, shard: &Shard, now: Instant) {
-        if !shard.inbox.is_empty() {
+        self.turns = self.turns.wrapping_add(1);
+        // A look takes the line that those who register write away from them.
+        if (self.lines.armed() == 0 || self.turns.is_multiple_of(TURNS_PER_LOOK)) && !shard.inbox.is_empty() {
             self.take_arrivals(shard, now);
         }
         if self.lines.armed() > 0 {
@@ -247,12 +257,14 @@ impl Core {
             }
             self.reached = reached;
         }
-        while let Some(number) = self.sharp.pop(now) {
+        // All that is due first: who is due again at once has to wait for the next turn, lest this one never ends.
+        let mut due = core::mem::take(&mut self.due);
+        due.extend(core::iter::from_fn(|| self.sharp.pop(now)));
+        due.extend(core::iter::from_fn(|| self.blunt.pop(now)));
+        for number in due.drain(..) {
             self.seen(shard, number, now, Seen::Due);
         }
-        while let Some(number) = self.blunt.pop(now) {
-            self.seen(shard, number, now, Seen::Due);
-        }
+        self.due = due;
         if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
             for number in self.numbers() {
                 self.seen(shard, number, now, Seen::Due);
@@ -504,7 +516,8 @@ impl Core {
                         self.sharp.set(number, until);
                     } else {
                         // Before the landing, so that its end is seen from the next of the shared times.
-                        self.blunt.set(number, shared_before(until, late).max(now));
+                        let shared = shared_before(until, late);
+                        self.blunt.set(number, if shared > now { shared } else { until });
                     }
                 }
             }
