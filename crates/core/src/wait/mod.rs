@@ -300,6 +300,15 @@ impl Wait {
         (self, action)
     }
 
+    /// Ends a predicted sleep now, as if its time had come: whoever drives the wait looks at the word from here on. What to do then.
+    /// In any other state it is a wake for no reason.
+    pub fn land_now(&mut self, now: Instant) -> Action {
+        if self.state == State::Sleeping {
+            self.wake = self.wake.min(now);
+        }
+        self.step(now, Observation::Woke)
+    }
+
     /// What to do after `observation` at `now`.
     ///
     /// An observation that does not answer the action asked for counts as a spurious wake, except that a failure, a

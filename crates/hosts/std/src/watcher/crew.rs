@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   leader (one a shard)   turn ─► errands (wakers, one query) ─► turn .. ─► spin, nap or sleep
-//!   overseer (one)         while calls are made: every 2 ms, is a leader held up in one? then another takes its shard over
+//!   overseer (one)         while calls are made: every 3 ms, is a leader held up in one? then another takes its shard over
 //!   helpers (on demand)    one `block` wait each, or the lead of a shard whose leader is held up
 //! ```
 //!
@@ -32,7 +32,7 @@ use crate::slack::TimerSlack;
 pub const AWAY_NS_MAX: u64 = 1_000_000;
 
 /// How often the overseer looks, while calls are made.
-const OVERSEE: Nanos = Nanos::from_millis(2);
+const OVERSEE: Nanos = Nanos::from_millis(3);
 
 /// After so many looks without any call it sleeps until the next.
 const QUIET_LOOKS: u32 = 64;

@@ -72,6 +72,9 @@ pub(super) trait Fly: Send + Sync {
     /// Takes what was seen, and says what comes next. Calls no driver and no waker.
     fn see(&self, now: Instant, seen: Seen) -> Next;
 
+    /// Ends a predicted sleep before its time, since somebody looks at the word from now on.
+    fn land(&self, now: Instant) -> Next;
+
     /// Asks the driver and takes its answer; whether it failed. The caller holds no lock.
     fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>);
 
@@ -322,6 +325,18 @@ where
         self.carried(&mut inner, now, action)
     }
 
+    fn land(&self, now: Instant) -> Next {
+        if self.is_over() {
+            return Next::Over;
+        }
+        if self.cancelled() {
+            return self.see(now, Seen::Due);
+        }
+        let mut inner = self.inner.lock();
+        let action = inner.wait.land_now(now);
+        self.carried(&mut inner, now, action)
+    }
+
     fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {
         let Some(mut port) = self.take_port() else {
             return (
@@ -410,20 +425,31 @@ pub(super) struct Look<L: LineRef> {
     pub(super) tag: Tag,
     pub(super) word: Option<MemoryDescriptor<L>>,
     pub(super) until: Instant,
-    outcome: Once<Wake>,
+    outcome: AtomicU32,
 }
+
+/// The outcomes of a look.
+const PENDING: u32 = 0;
+const REACHED: u32 = 1;
+const WOKE: u32 = 2;
 
 impl<L: LineRef> Look<L> {
     pub(super) fn new(tag: Tag, word: Option<MemoryDescriptor<L>>, until: Instant) -> Self {
-        Self { tag, word, until, outcome: Once::new() }
+        Self { tag, word, until, outcome: AtomicU32::new(PENDING) }
     }
 
     pub(super) fn outcome(&self) -> Option<Wake> {
-        self.outcome.get()
+        match self.outcome.load(Ordering::Acquire) {
+            REACHED => Some(Wake::Reached),
+            WOKE => Some(Wake::Woke),
+            _ => None,
+        }
     }
 
     pub(super) fn end(&self, wake: Wake) {
-        self.outcome.set(wake);
+        // The first counts no more than the last: whoever awaits looks for itself.
+        let outcome = if wake == Wake::Reached { REACHED } else { WOKE };
+        self.outcome.store(outcome, Ordering::Release);
     }
 
     /// What it needs at first.
@@ -455,6 +481,10 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
             Seen::Due => return self.begin(|| now),
         }
         Next::Over
+    }
+
+    fn land(&self, now: Instant) -> Next {
+        self.begin(|| now)
     }
 
     fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {

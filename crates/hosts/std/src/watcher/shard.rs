@@ -126,14 +126,16 @@ struct Entry {
     /// It waits for its turn to be asked.
     queued: bool,
     blocking: bool,
-    /// Its task is to be roused first; then this is when to look at it again.
+    /// What is to be done before its predicted sleep is over.
     early: Option<Early>,
 }
 
 #[derive(Clone, Copy)]
-struct Early {
-    look_at: Instant,
-    watch_until: Instant,
+enum Early {
+    /// Its task watches the word itself until then; it is looked at again some time before that.
+    Rouse { look_at: Instant, watch_until: Instant },
+    /// It lands at a time that it shares with others.
+    Land,
 }
 
 impl Shard {
@@ -474,11 +476,15 @@ impl Core {
             if core::mem::replace(&mut entry.queued, false) && now < entry.fly.deadline() {
                 return self.ask(number);
             }
-            if let Some(Early { look_at, watch_until }) = entry.early.take() {
-                entry.fly.tag().rouse.watch_until(watch_until);
-                shard.counters.early_wakes.add(1);
-                self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
-                return self.at(number, look_at);
+            if let Some(early) = entry.early.take() {
+                let next = entry.fly.land(now);
+                if let (Early::Rouse { look_at, watch_until }, Next::Watch { .. }) = (early, next) {
+                    entry.fly.tag().rouse.watch_until(watch_until);
+                    shard.counters.early_wakes.add(1);
+                    self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
+                    return self.at(number, look_at);
+                }
+                return self.follow(shard, number, now, next);
             }
         }
         let next = entry.fly.see(now, seen);
@@ -501,24 +507,25 @@ impl Core {
                 self.at(number, if late == Nanos::ZERO { until } else { until.min(shared_after(now, late)) });
             }
             Next::Sleep { until } => {
-                let late = entry.fly.late();
+                let (late, trusted) = (entry.fly.late(), entry.fly.trusted());
                 let early = entry.fly.early(until).filter(|(before, _)| until.since(now) > *before);
-                if let Some((before, watch_until)) = early {
-                    let look_at = if entry.fly.trusted() { watch_until } else { until };
-                    entry.early = Some(Early { look_at, watch_until });
-                    self.unwatch(number);
-                    self.at(number, Instant::MAX);
-                    self.sharp.set(number, Instant::from_nanos(until.as_nanos() - before.as_nanos()));
-                } else {
-                    self.unwatch(number);
-                    self.at(number, Instant::MAX);
-                    if late == Nanos::ZERO {
-                        self.sharp.set(number, until);
-                    } else {
-                        // Before the landing, so that its end is seen from the next of the shared times.
-                        let shared = shared_before(until, late);
-                        self.blunt.set(number, if shared > now { shared } else { until });
+                let (sharp, at) = match early {
+                    Some((before, watch_until)) => {
+                        let look_at = if trusted { watch_until } else { until };
+                        entry.early = Some(Early::Rouse { look_at, watch_until });
+                        (true, Instant::from_nanos(until.as_nanos() - before.as_nanos()))
                     }
+                    None if late == Nanos::ZERO => (true, until),
+                    None => {
+                        // Before its landing, so that its end is seen from the next of the shared times.
+                        entry.early = Some(Early::Land);
+                        (false, shared_before(until, late).max(now))
+                    }
+                };
+                self.unwatch(number);
+                self.at(number, if sharp { Instant::MAX } else { at });
+                if sharp {
+                    self.sharp.set(number, at);
                 }
             }
             Next::Ask => {
