@@ -8,7 +8,7 @@ use wakeline_core::{
     Arming, Clock, CompletionPort, ContextKey, Error, Instant, MemoryDescriptor, Nanos, Status,
 };
 use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream};
-use wakeline_std::{DeviceThread, StdClock};
+use wakeline_std::{DEVICE_SPIN_US_MAX, DeviceThread, StdClock};
 
 /// Real time on the standard library's clock.
 pub type Real = RealTime<StdClock, fn(Nanos)>;
@@ -47,10 +47,19 @@ impl Stage {
     ///
     /// A value out of range, or the system refuses a thread.
     pub fn new(config: SimConfig) -> Result<Self, Error> {
+        Self::spinning(config, DEVICE_SPIN_US_MAX)
+    }
+
+    /// The same, with a thread that spins for at most so long before something is due.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn spinning(config: SimConfig, spin_us_max: u32) -> Result<Self, Error> {
         let clock = StdClock::new();
         let sleep: fn(Nanos) = |length| std::thread::sleep(Duration::from_nanos(length.as_nanos()));
         let device = SimDevice::new(RealTime::new(clock, sleep), config)?;
-        let thread = DeviceThread::spawn(clock, device.clone())?;
+        let thread = DeviceThread::spawn_spinning(clock, device.clone(), spin_us_max)?;
         Ok(Self { clock, device, _thread: thread })
     }
 
