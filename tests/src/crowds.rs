@@ -279,8 +279,11 @@ impl Crowd {
         let start = clock.now();
         let deadline = drawn.deadline.map(|length| start + length);
         // Of both kinds.
-        let token =
-            if drawn.length.as_nanos() % 2 == 0 { CancelToken::new() } else { self.handle.cancel_token() };
+        let token = if drawn.length.as_nanos().is_multiple_of(2) {
+            CancelToken::new()
+        } else {
+            self.handle.cancel_token()
+        };
         let mut wait = self.handle.wait(HookPort::new(port, &self.calls), &drawn.plan, point);
         if let Some(deadline) = deadline {
             wait = wait.deadline(deadline);

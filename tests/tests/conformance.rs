@@ -247,8 +247,8 @@ fn sim_in_real_time_on_the_watcher() {
         for (name, config) in faulty() {
             let (_, device, thread) = real_with(config);
             let watcher = Watcher::with(WatcherConfig::default().shards(shards).unwrap()).unwrap();
-            let watched = Watched(watcher.handle(), Point::new("script"));
-            block_on(script(&device, watched)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let waits = Watched(watcher.handle(), Point::new("script"));
+            block_on(script(&device, waits)).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(watcher.handle().pending(), 0, "{name}");
             watcher.close(Watcher::CLOSE).unwrap();
             thread.stop().unwrap();

@@ -415,7 +415,7 @@ fn case_64_a_poll_is_short_while_tasks_watch_for_their_words() {
                 for _ in 0..150 {
                     let port = stage.work(us(900)).unwrap();
                     let mut wait = handle.wait(port, &plan(PREDICT), &point);
-                    let timed = core::future::poll_fn(|context| {
+                    let one_poll = core::future::poll_fn(|context| {
                         // Where others got the processor in the middle, the time is theirs.
                         let before = thread_switches().map(|switches| switches.involuntary);
                         let start = Wall::now();
@@ -426,7 +426,7 @@ fn case_64_a_poll_is_short_while_tasks_watch_for_their_words() {
                         }
                         polled
                     });
-                    timed.await.unwrap();
+                    one_poll.await.unwrap();
                 }
                 times
             };
@@ -436,13 +436,12 @@ fn case_64_a_poll_is_short_while_tasks_watch_for_their_words() {
         });
         times.sort_unstable();
         let p99 = times[times.len() * 99 / 100];
-        let watched =
-            times.iter().filter(|time| time.as_nanos() > u128::from(WATCH_SLICE_NS_MAX / 2)).count();
+        let slices = times.iter().filter(|time| time.as_nanos() > u128::from(WATCH_SLICE_NS_MAX / 2)).count();
         let early = handle.stats().early_wakes - early;
-        if p99 < Duration::from_micros(50) && early > 100 && watched > 20 && times.len() > 600 {
+        if p99 < Duration::from_micros(50) && early > 100 && slices > 20 && times.len() > 600 {
             Ok(())
         } else {
-            Err(format!("{p99:?} of {}, {watched} of them watched, {early} early wakes", times.len()))
+            Err(format!("{p99:?} of {}, {slices} of them watched, {early} early wakes", times.len()))
         }
     });
     watcher.close(Watcher::CLOSE).unwrap();

@@ -183,8 +183,7 @@ fn drops_around_the_end_leave_nothing_behind() {
             std::thread::spawn(move || {
                 let point = Point::new("dropped");
                 let mut ready = 0;
-                for number in 0..WAITS {
-                    let text = PLANS[1 + (number as usize) % (PLANS.len() - 1)];
+                for (number, text) in (0..WAITS).zip(PLANS[1..].iter().cycle()) {
                     let length = 100 + (number * 37 + thread * 11) % 200;
                     let port = HookPort::new(stage.work(us(length)).unwrap(), &calls);
                     let mut wait = watcher.wait(port, &plan(text), &point);

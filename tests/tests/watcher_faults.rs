@@ -30,7 +30,7 @@ fn every_flight_of_a_faulted_device_reports_within_two_backstops_of_the_driver()
 fn report(trust: &str) -> Result<(), String> {
     let plan: WaitPlan = format!("flag:park_us=50,backstop_us=10000{trust}").parse().unwrap();
     let faults = Faults { fault_lag_ns: LAG.as_nanos(), ..Faults::none() };
-    let faulty = Stage::new(SimConfig { faults, ..SimConfig::default() }).unwrap();
+    let sick = Stage::new(SimConfig { faults, ..SimConfig::default() }).unwrap();
     let healthy = Arc::new(Stage::new(SimConfig::default()).unwrap());
     let watcher = Watcher::new().unwrap();
     let point = Point::new("faulted");
@@ -55,12 +55,12 @@ fn report(trust: &str) -> Result<(), String> {
     };
 
     // One stream that is stuck: every point of it has a word to watch that never comes.
-    let ports: Vec<_> = (0..FLIGHTS).map(|_| faulty.work(Nanos::MAX).unwrap()).collect();
+    let ports: Vec<_> = (0..FLIGHTS).map(|_| sick.work(Nanos::MAX).unwrap()).collect();
     let mut flights: Vec<_> = ports.into_iter().map(|port| Some(watcher.wait(port, &plan, &point))).collect();
-    let mut asker = faulty.device.stream().unwrap().point();
+    let mut asker = sick.device.stream().unwrap().point();
     let handle = watcher.handle();
     let flying = std::thread::spawn({
-        let clock = faulty.clock;
+        let clock = sick.clock;
         move || {
             let mut ends: Vec<(Instant, ErrorCode)> = Vec::new();
             block_on(core::future::poll_fn(|context: &mut Context<'_>| {
@@ -83,12 +83,12 @@ fn report(trust: &str) -> Result<(), String> {
     }
     std::thread::sleep(Duration::from_millis(30));
     assert!(!flying.is_finished());
-    faulty.device.inject_fault();
-    let injected = faulty.clock.now();
+    sick.device.inject_fault();
+    let injected = sick.clock.now();
     // The driver's first report, as whoever asks all the time would have it.
     let first = loop {
         if asker.query().is_err() {
-            break faulty.clock.now();
+            break sick.clock.now();
         }
         std::thread::sleep(Duration::from_micros(100));
     };

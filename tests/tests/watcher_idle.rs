@@ -98,14 +98,14 @@ fn wakes_seldom() -> Result<(), String> {
         let hundredths = (after[name] - before[name]) * 100 / WAITS;
         (hundredths, format!("{name} {}.{:02}", hundredths / 100, hundredths % 100))
     };
-    let (watch, watches) = per_wait("wakeline-watch-0");
+    let (leads, leader) = per_wait("wakeline-watch-0");
     let (oversee, oversees) = per_wait("wakeline-oversee");
     let early = now.early_wakes - stats.early_wakes;
-    let found = format!("wake-ups a wait of 5 ms: {watches}, {oversees}; {slept} slept, {early} woken early");
+    let found = format!("wake-ups a wait of 5 ms: {leader}, {oversees}; {slept} slept, {early} woken early");
     println!("{found}");
     watcher.close(Watcher::CLOSE).unwrap();
     // A wait that comes in, an early wake, a landing, and naps until the word: 60 to 70 where nothing is predicted, 3 to 30 here, as
     // often as a sleep that ended late halves the prediction. The overseer looks every 2 ms meanwhile.
-    let seldom = watch < 4_500 && oversee < 500 && slept > WAITS * 9 / 10 && early > WAITS / 2;
+    let seldom = leads < 4_500 && oversee < 500 && slept > WAITS * 9 / 10 && early > WAITS / 2;
     if seldom { Ok(()) } else { Err(found) }
 }

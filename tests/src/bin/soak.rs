@@ -36,7 +36,7 @@ fn hosts(args: &Args) -> ExitCode {
     let within = Duration::from_secs(args.seconds.unwrap_or(3_600));
     let mut seed = args.seed;
     while all.waits < args.waits && start.elapsed() < within {
-        let shards = if seed % 2 == 0 { 1 } else { 4 };
+        let shards = if seed.is_multiple_of(2) { 1 } else { 4 };
         let waits = (args.waits - all.waits).min(1_000_000);
         let within = within.saturating_sub(start.elapsed());
         match crowds::run(crowds::Run { seed, waits, within, shards }) {
