@@ -5,10 +5,10 @@ use core::task::Waker;
 
 use wakeline_core::{
     Action, CompletionLine, End, Error, Executor, Idle, Instant, ManualClock, MemoryDescriptor, Nanos,
-    Observation, Outcome, Park, PointTable, Reactor, Report, Residual, Seq, Slot, Status, Timer, Wait,
+    Observation, Outcome, Park, PointTable, Reactor, Report, Residual, Seq, Slot, Status, Timer, WORDS, Wait,
     WaitPlan, Wake,
 };
-use wakeline_std::Point;
+use wakeline_std::{Point, WordSet};
 
 const PLAN: &str =
     "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8";
@@ -17,7 +17,7 @@ const PLAN: &str =
 pub type Case = fn(u64) -> Result<(), Error>;
 
 /// The loop alone, which `xtask` takes off each other case; then the cases.
-pub const CASES: [(&str, Case); 7] = [
+pub const CASES: [(&str, Case); 9] = [
     ("empty", empty),
     ("descriptor_check", descriptor_check),
     ("machine_step", machine_step),
@@ -25,6 +25,8 @@ pub const CASES: [(&str, Case); 7] = [
     ("wake_to_poll", wake_to_poll),
     ("table_observe_predict", table_observe_predict),
     ("point_observe_predict", point_observe_predict),
+    ("scan_64_words_of_8_lines", scan_full_lines),
+    ("scan_64_words_of_64_lines", scan_single_words),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
@@ -160,5 +162,33 @@ fn point_observe_predict(n: u64) -> Result<(), Error> {
         report.overshoot = Nanos::from_nanos(40_000 + (i & 4_095));
         point.observe(black_box(&Ok(report)));
     }
+    Ok(())
+}
+
+/// How many words a scan looks at.
+const WORDS_SCANNED: usize = 64;
+
+fn scan_full_lines(n: u64) -> Result<(), Error> {
+    scan(n, WORDS_SCANNED / WORDS)
+}
+
+fn scan_single_words(n: u64) -> Result<(), Error> {
+    scan(n, WORDS_SCANNED)
+}
+
+/// Looks at 64 armed words, none of which is reached, spread over so many lines.
+fn scan(n: u64, lines: usize) -> Result<(), Error> {
+    let lines: Vec<CompletionLine> = (0..lines).map(|_| CompletionLine::new()).collect();
+    let mut words = WordSet::new();
+    for who in 0..WORDS_SCANNED {
+        let slot = Slot::new(who / lines.len())?;
+        words.add(&MemoryDescriptor::new(&lines[who % lines.len()], slot, Seq::new(1)), 0);
+    }
+    let mut reached = Vec::new();
+    for i in 0..n {
+        black_box(i);
+        black_box(&mut words).scan(&mut reached);
+    }
+    black_box(reached);
     Ok(())
 }

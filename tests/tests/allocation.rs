@@ -109,6 +109,45 @@ fn the_hot_path_allocates_nothing() {
         assert!(allocations < 80, "{allocations} allocations for 1,600 waits of 8 tasks");
     }
     assert_eq!(reactor.registered(), 0);
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    a_ring_allocates_nothing();
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn a_ring_allocates_nothing() {
+    use std::os::fd::OwnedFd;
+    use wakeline_core::{Clock, Idle};
+
+    let clock = wakeline_std::StdClock::new();
+    let ring = match wakeline_uring::UringIdle::new(clock) {
+        Ok(ring) => ring,
+        Err(error) => return println!("skipped: no io_uring: {error}"),
+    };
+    let (left, right) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (left, right) = (Arc::new(OwnedFd::from(left)), Arc::new(OwnedFd::from(right)));
+    let task = async |mut out: Vec<u8>, mut back: Vec<u8>| {
+        for _ in 0..500 {
+            let receiving = ring.recv(&right, back);
+            // Given up, as by a timeout: the operation is cancelled.
+            drop(ring.accept(&left));
+            let (sent, buffer) = ring.send(&left, out).await;
+            out = buffer;
+            let (received, buffer) = receiving.await;
+            back = buffer;
+            assert_eq!((sent.unwrap(), received.unwrap(), &back), (out.len(), out.len(), &out));
+            back.clear();
+        }
+    };
+    let park = wakeline_std::StdPark::new(&ring, wakeline_std::ParkPolicy::default());
+    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
+    executor.spawn(task(b"to and fro".to_vec(), Vec::with_capacity(64))).unwrap();
+    count("operations on a ring, with their buffers, and its idles", || {
+        executor.run(|_, ()| ()).unwrap();
+        for _ in 0..100 {
+            ring.idle(Some(clock.now() + Nanos::from_micros(10)));
+        }
+    });
 }
 
 fn count(what: &str, run: impl FnOnce()) {

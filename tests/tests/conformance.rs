@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
 use wakeline_core::{
     Authority, CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Inline, Instant, Mode, Nanos,
     Outcome, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
@@ -17,6 +19,7 @@ use wakeline_std::{
     DeviceThread, ParkPolicy, Point, StdClock, StdIdle, StdPark, Watcher, WatcherConfig, WatcherHandle,
     block_on,
 };
+use wakeline_tokio::TokioLocal;
 
 const PLANS: [&str; 7] = [
     "block",
@@ -276,5 +279,61 @@ fn sim_in_real_time_driven_on_the_ports_of_a_closed_watcher() {
     let handle = watcher.handle();
     watcher.close(Watcher::CLOSE).unwrap();
     block_on(script(&device, Driven(&handle))).unwrap();
+    thread.stop().unwrap();
+}
+
+/// `None`, and a line that is counted, where there is no ring to be had.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn ring(clock: StdClock) -> Option<wakeline_uring::UringIdle> {
+    wakeline_uring::UringIdle::new(clock).map_err(|error| println!("skipped: no io_uring: {error}")).ok()
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[test]
+fn sim_in_real_time_inline_on_the_uring_host() {
+    let (clock, device, thread) = real();
+    let Some(ring) = ring(clock) else { return };
+    let park = StdPark::new(&ring, ParkPolicy::default());
+    run_inline(script(&device, Driven(&Inline::new(clock, &ring, &park)))).unwrap().unwrap();
+    thread.stop().unwrap();
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[test]
+fn sim_in_real_time_on_the_executor_of_the_uring_host() {
+    let (clock, device, thread) = real();
+    let Some(ring) = ring(clock) else { return };
+    let park = StdPark::new(&ring, ParkPolicy::default());
+    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
+    executor.spawn(script(&device, Driven(&reactor))).unwrap();
+    executor.run(|_, result| result.unwrap()).unwrap();
+    thread.stop().unwrap();
+}
+
+#[test]
+fn sim_in_real_time_on_the_thread_of_a_tokio_runtime() {
+    let (clock, device, thread) = real();
+    // Without tokio's timers, which the host has no use for.
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let local = TokioLocal::new(clock, ParkPolicy::default()).unwrap();
+        script(&device, Driven(&local)).await.unwrap();
+        assert_eq!(local.registered(), 0);
+    });
+    thread.stop().unwrap();
+}
+
+#[test]
+fn sim_in_real_time_on_a_local_set_of_a_tokio_runtime_with_workers() {
+    let (clock, device, thread) = real();
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap();
+    let set = LocalSet::new();
+    let task = set.spawn_local(async move {
+        let local = TokioLocal::new(clock, ParkPolicy::default()).unwrap();
+        local.run_until(script(&device, Driven(&local))).await.unwrap();
+        assert_eq!(local.registered(), 0);
+    });
+    set.block_on(&runtime, task).unwrap();
     thread.stop().unwrap();
 }

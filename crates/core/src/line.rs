@@ -53,6 +53,18 @@ impl CompletionLine {
         Seq::new(self.words[slot.index()].load(Ordering::Acquire))
     }
 
+    /// Whether any of the eight words has reached its target: three instructions a word. A hint, for the loads are `Relaxed`:
+    /// [`load`](Self::load) the words then.
+    #[inline]
+    pub fn any_reached(&self, targets: &[Seq; WORDS]) -> bool {
+        let mut all_before = -1_i64;
+        for (word, target) in self.words.iter().zip(targets) {
+            // Negative before the target, as in `Seq::reached`.
+            all_before &= word.load(Ordering::Relaxed).wrapping_sub(target.get()).cast_signed();
+        }
+        all_before >= 0
+    }
+
     /// Stores `seq` at `slot`, `Release`. For simulated devices and tests; a real device stores by its own means.
     #[inline]
     pub fn store(&self, slot: Slot, seq: Seq) {
@@ -90,6 +102,12 @@ impl Slot {
             .get(index)
             .copied()
             .ok_or_else(|| Error::new(ErrorCode::InvalidSlot, [&index, &(WORDS - 1)]))
+    }
+
+    /// The slot whose index is the low three bits of `index`: for a loop over bits, which checks nothing.
+    #[inline]
+    pub const fn wrapping(index: u32) -> Self {
+        Self((index & 7) as u8)
     }
 
     /// The index, 0 to 7.
@@ -182,6 +200,24 @@ mod tests {
         assert!(error.to_string().contains("slot 8"), "{error}");
         assert!(Slot::new(usize::MAX).is_err());
         assert_eq!(Slot::new(7).unwrap(), Slot::ALL[7]);
+    }
+
+    #[test]
+    fn any_word_at_or_past_its_target_is_seen_and_no_other() {
+        for base in [0, u64::MAX - 3] {
+            let line = CompletionLine::new();
+            Slot::ALL.iter().for_each(|slot| line.store(*slot, Seq::new(base)));
+            let targets = [Seq::new(base.wrapping_add(5)); WORDS];
+            assert!(!line.any_reached(&targets));
+            for slot in Slot::ALL {
+                assert_eq!(Slot::wrapping(8 + u32::try_from(slot.index()).unwrap()), slot);
+                line.store(slot, Seq::new(base.wrapping_add(4)));
+                assert!(!line.any_reached(&targets), "{line:?}");
+                line.store(slot, Seq::new(base.wrapping_add(6)));
+                assert!(line.any_reached(&targets), "{line:?}");
+                line.store(slot, Seq::new(base));
+            }
+        }
     }
 
     #[test]

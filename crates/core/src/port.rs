@@ -221,6 +221,12 @@ pub trait Idle {
     ///
     /// Ringing MUST NOT block, allocate or call back; a ring between two idle calls MUST end the next one.
     fn bell(&self) -> Waker;
+
+    /// Delivers what this thread waits for besides words, moments and rings: completions of I/O, say. Nothing by default.
+    ///
+    /// MUST NOT block, and MUST cost next to nothing where nothing has come. Calls wakers, unlike a [`Park`] on it: an
+    /// executor calls this between any two polls and after each park, while nothing is borrowed.
+    fn turn(&self) {}
 }
 
 impl<I: Idle + ?Sized> Idle for &I {
@@ -229,6 +235,9 @@ impl<I: Idle + ?Sized> Idle for &I {
     }
     fn bell(&self) -> Waker {
         (**self).bell()
+    }
+    fn turn(&self) {
+        (**self).turn();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use wakeline::{Error, ErrorCode, ExecutorKind, HostCaps, Settings, Strictness, resolve};
+use wakeline_uring::Probe;
 
 use crate::gpu::Gpu;
 use crate::machine::Machine;
@@ -71,10 +72,10 @@ impl Report {
     pub(crate) fn gather(quick: bool) -> Result<Self, Error> {
         let timers = Timers::measure(quick)?;
         let park = WordPark::measure(quick)?;
-        let io_uring = Ring::probe();
-        let mut caps = HostCaps::NAP_PARK;
+        let probe = Probe::run();
+        let io_uring = Ring::from(&probe);
+        let mut caps = probe.caps();
         caps.set(HostCaps::WORD_WAIT, park.hardware_kind.is_some());
-        caps.set(HostCaps::IO_URING, io_uring.works == Some(true));
         let mut report = Self {
             version: env!("CARGO_PKG_VERSION"),
             release: !cfg!(debug_assertions),

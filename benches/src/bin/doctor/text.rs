@@ -112,7 +112,7 @@ pub(crate) fn page(report: &Report) -> String {
     for executor in &report.executors {
         granted(&mut page, executor);
     }
-    page.line("", "(by what the kernel and the processor allow; wakeline has no io_uring host yet)");
+    page.line("", "(by what the kernel and the processor allow)");
     gpu(&mut page, report);
     settings(&mut page, report);
     page.section("What to do next");

@@ -51,7 +51,7 @@ pub struct RunStats {
 /// Runs tasks of one future type (an enum, or what one `async fn` returns) on the calling thread.
 ///
 /// ```text
-///          ┌──────────────────────── turn: words and deadlines ◄──────────────┐
+///          ┌──────────────────────── turn: I/O, words and deadlines ◄─────────┐
 ///          ▼                                                                  │
 ///   (1) ready task? ──yes──► poll it ──done──► on_done                        │
 ///          │ no               └──pending or done──────────────────────────────┤
@@ -64,7 +64,7 @@ pub struct RunStats {
 ///          └─ nothing ────────► Stalled
 /// ```
 ///
-/// Completions are looked at between any two polls, so ready work always runs between waits, and a task that is always
+/// Completions are looked at between any two polls ([`Reactor::turn`], [`Idle::turn`]), so ready work always runs between waits, and a task that is always
 /// ready keeps no other from running. A wake costs at most three atomic operations whatever the number of tasks, and a ring
 /// of the [`Idle`]'s bell only while the thread sleeps. `spawn` allocates; wakes, polls and waits do not.
 ///
@@ -206,6 +206,7 @@ where
         let mut stats = RunStats::default();
         let completions = self.reactor.completions();
         loop {
+            self.idle.turn();
             self.reactor.turn(false);
             if let Some(task) = self.cursor.next(&self.ready) {
                 if let Some(output) = self.poll(task, &mut stats) {

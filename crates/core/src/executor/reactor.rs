@@ -108,6 +108,29 @@ impl<C: Clock, L: LineRef> Reactor<C, L> {
         woken
     }
 
+    /// Wakes a task that waits, though nothing has come for it: one that has not been woken since it last pended, the one whose
+    /// time ends first where that is such a one. Says whether there was one.
+    ///
+    /// For a host whose waits turn the reactor in their own polls: whichever of them did so and leaves wakes the next.
+    /// Constant, but for the time after several calls without a poll: then it looks through all registrations.
+    pub fn nudge(&self) -> bool {
+        // Taken out of the borrow before it is called. Its task's next poll leaves another.
+        let waker = {
+            let mut state = self.state.borrow_mut();
+            let earliest = state.timers.earliest().map(|(_, entry)| entry);
+            let first = earliest.and_then(|entry| state.entries[entry].waker.take());
+            first.or_else(|| {
+                let mut pending = state.entries.iter_mut().filter(|entry| entry.end.is_none());
+                pending.find_map(|entry| entry.waker.take())
+            })
+        };
+        let woken = waker.is_some();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        woken
+    }
+
     /// How many words and moments are registered.
     pub fn registered(&self) -> usize {
         self.state.borrow().timers.len()

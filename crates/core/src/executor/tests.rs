@@ -355,6 +355,46 @@ fn a_turn_over_everything_looks_at_every_word() {
     assert_eq!(reactor.turn(true), 2);
 }
 
+/// Counts how often its task was woken.
+#[derive(Default)]
+struct Wakes(core::sync::atomic::AtomicU32);
+
+impl alloc::task::Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_nudge_wakes_each_task_that_pends_once_the_earliest_first() {
+    let host = Host::new(&[]);
+    let reactor = Reactor::<_, &CompletionLine>::new(&host.clock);
+    assert!(!reactor.nudge(), "nobody waits");
+    let counts: [Arc<Wakes>; 3] = core::array::from_fn(|_| Arc::default());
+    let mut sleeps = [30, 10, 20].map(|ns| Box::pin(reactor.sleep_until(at(ns))));
+    for (sleep, count) in sleeps.iter_mut().zip(&counts) {
+        let waker = Waker::from(Arc::clone(count));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let seen = || counts.each_ref().map(|count| count.0.load(core::sync::atomic::Ordering::Relaxed));
+    assert!(reactor.nudge());
+    assert_eq!(seen(), [0, 1, 0]);
+    assert!(reactor.nudge() && reactor.nudge());
+    assert_eq!(seen(), [1, 1, 1]);
+    assert!(!reactor.nudge(), "all of them were woken and not polled since");
+    // A poll without cause leaves another waker, and the time is up for all of them in the end.
+    let waker = Waker::from(Arc::clone(&counts[2]));
+    assert!(sleeps[2].as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(reactor.nudge());
+    assert_eq!(seen(), [1, 1, 2]);
+    host.clock.advance_to(at(30));
+    reactor.turn(true);
+    for sleep in &mut sleeps {
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+    drop(sleeps);
+    assert!(!reactor.nudge() && reactor.registered() == 0);
+}
 /// A waker of the task that had the place before was taken for one of the task there now.
 #[test]
 fn a_stale_waker_does_not_hide_a_stall() {

@@ -259,7 +259,7 @@ impl Wait {
 
     /// For a watcher of many words at once, which had the point armed before [`start`](Self::start): what came of that.
     ///
-    /// The driver is then not asked before the first look at the word, and a park lasts to the next backstop query: how long a watcher
+    /// The driver is then not asked before the word is seen, neither at the start nor after a predicted sleep, and a park lasts to the next backstop query: how long a watcher
     /// spins and naps is its own policy, not the plan's `park_us`. Changes nothing but for a `flag` plan.
     ///
     /// ```
@@ -385,7 +385,7 @@ impl Wait {
             State::Arming => self.go(State::Arming, Action::Arm),
             State::Sleeping if now < self.wake => self.sleep(now),
             State::Sleeping => self.land(now),
-            State::Landing if self.trusted() => {
+            State::Landing if self.lands_by_word() && observation != Observation::Reached => {
                 self.set_backstop(now);
                 self.watch(now)
             }
@@ -435,6 +435,12 @@ impl Wait {
         self.word && self.report.authority != Authority::Driver
     }
 
+    /// Whether a look at the word says enough when the predicted sleep ends: it is the authority, or a watcher looks, which has
+    /// many to look after and asks once the word is there.
+    fn lands_by_word(&self) -> bool {
+        self.trusted() || self.word && self.slice > self.park
+    }
+
     fn overdue(&self, now: Instant) -> bool {
         now >= self.deadline
     }
@@ -482,7 +488,7 @@ impl Wait {
     /// The predicted sleep has ended: look whether it was too long.
     fn land(&mut self, now: Instant) -> Action {
         self.report.overshoot = now.since(self.wake);
-        if self.trusted() {
+        if self.lands_by_word() {
             self.go(State::Landing, Action::Park { until: now })
         } else {
             self.ask(State::Landing)

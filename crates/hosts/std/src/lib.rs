@@ -6,6 +6,7 @@
 //! | [`StdClock`] | [`Clock`](wakeline_core::Clock) | the monotonic time, and sleeping to an absolute moment |
 //! | [`StdIdle`] | [`Idle`](wakeline_core::Idle) | put this thread to sleep until a moment or a ring; [`block_on`] |
 //! | [`StdPark`] | [`Park`](wakeline_core::Park) | watch words from this thread: in hardware or spinning, then by naps |
+//! | [`Bell`], [`ParkIdle`] | | what other hosts that sleep on something of their own share with these |
 //! | [`DeviceThread`] | drives a [`Turn`](wakeline_core::Turn) | run a simulated device in real time |
 //! | [`Points`], [`Point`] | | what waits of a name did, shared by threads: predictions, counts, [`Snapshot`]s |
 //! | [`TimerSlack`], [`Oversleep`], [`SleepMargin`], [`TscRate`], [`usage`] | | what a thread's timers, counter and clocks are worth here |
@@ -18,6 +19,7 @@
 
 extern crate alloc;
 
+mod bell;
 mod clock;
 mod device;
 mod idle;
@@ -31,13 +33,15 @@ mod trace;
 mod tsc;
 pub mod usage;
 mod watcher;
+mod words;
 
+pub use bell::{Bell, Rouse};
 pub use clock::StdClock;
 pub use device::{DEVICE_SPIN_US_MAX, DeviceThread};
 pub use idle::{StdIdle, block_on};
 pub use margin::SleepMargin;
 pub use oversleep::{OVERSLEEP_SAMPLES_MAX, Oversleep};
-pub use park::{NoWordWait, ParkPolicy, StdPark};
+pub use park::{NoWordWait, ParkIdle, ParkPolicy, StdPark};
 pub use points::{
     Counts, Metric, MetricKind, NAMED_POINTS_MAX, Point, PointSnapshot, Points, Snapshot, Spread,
     WAIT_BOUNDS_NS,
@@ -48,3 +52,4 @@ pub use watcher::{
     AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, WATCH_NS_MAX, WATCH_SLICE_NS_MAX, Watcher,
     WatcherConfig, WatcherHandle, WatcherStats, WatcherWait,
 };
+pub use words::WordSet;

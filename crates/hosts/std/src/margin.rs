@@ -33,9 +33,9 @@ impl SleepMargin {
         Self { ns_max: most.as_nanos(), down: 4, ns: [most.as_nanos(); Self::BUCKETS] }
     }
 
-    /// The same for one that is in balance when half of the sleeps end too late: for whoever would rather not spin.
+    /// One that is in balance when half of the sleeps end too late, and begins with none: for whoever would rather not spin.
     pub fn at_median(most: Nanos) -> Self {
-        Self { down: 1, ..Self::new(most) }
+        Self { down: 1, ns: [0; Self::BUCKETS], ..Self::new(most) }
     }
 
     fn bucket(length: Nanos) -> usize {

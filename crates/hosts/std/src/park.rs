@@ -1,11 +1,10 @@
 //! Watching words from the calling thread: in hardware or spinning for a bounded time, then by naps.
 
-use core::borrow::Borrow;
 use core::cell::Cell;
 use core::fmt;
 use core::hint::spin_loop;
 
-use wakeline_core::{Clock, CompletionLine, Error, ErrorCode, Instant, Nanos, Park, Wake};
+use wakeline_core::{CompletionLine, Error, ErrorCode, Idle, Instant, Nanos, Park, Wake};
 
 use crate::idle::StdIdle;
 
@@ -134,7 +133,38 @@ impl Park for NoWordWait {
     }
 }
 
-/// Watches words from its thread, and ends early when the bell of its [`StdIdle`] rings.
+/// An idle that a [`StdPark`] spins and naps beside: [`StdIdle`], or that of another host.
+///
+/// What it waits for besides, completions of I/O say, counts as a ring here.
+pub trait ParkIdle: Idle {
+    /// The time, on the time line of [`Idle::idle`].
+    fn now(&self) -> Instant;
+
+    /// Whether it rang since this last said so, or since the last sleep ended; answers the ring. MUST NOT sleep. Called
+    /// every 0.5 us while a park spins, so it should cost little more than a load.
+    fn take_ring(&self) -> bool;
+
+    /// Sleeps until `until` (`None`: without bound) or a ring; says whether it rang, and answers the ring.
+    ///
+    /// MUST keep what [`Idle::idle`] keeps, and MUST NOT call a waker: a park runs no code of its caller's.
+    fn sleep(&self, until: Option<Instant>) -> bool;
+}
+
+impl<I: ParkIdle + ?Sized> ParkIdle for &I {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn take_ring(&self) -> bool {
+        (**self).take_ring()
+    }
+
+    fn sleep(&self, until: Option<Instant>) -> bool {
+        (**self).sleep(until)
+    }
+}
+
+/// Watches words from its thread, and ends early when the bell of its [`StdIdle`] (or other [`ParkIdle`]) rings.
 ///
 /// ```text
 ///   park ─► ready? ─► one line and hardware ──► in hardware, at most `hardware_us_max` a watch ─┐
@@ -148,7 +178,7 @@ impl Park for NoWordWait {
 /// before; its time in user mode is bounded as one. A nap ends at once at a ring, a spin within 0.5 us (with
 /// several lines after the look it is at), a park in hardware within 50 us.
 ///
-/// `I` is a [`StdIdle`] of its own or a reference to the executor's. A ring that ends a park is answered by
+/// `I` is a [`StdIdle`] of its own, a reference to the executor's, or another host's [`ParkIdle`]. A ring that ends a park is answered by
 /// that: after [`Wake::Woke`] look at whatever the bell is for.
 ///
 /// ```
@@ -181,7 +211,7 @@ struct Watch {
     spent: Nanos,
 }
 
-impl<I: Borrow<StdIdle>> StdPark<I> {
+impl<I: ParkIdle> StdPark<I> {
     /// A park that spins and naps; rings of `idle` end it.
     pub fn new(idle: I, policy: ParkPolicy) -> Self {
         let word_wait = Err(fallback(&"no word wait was handed in", policy));
@@ -189,7 +219,7 @@ impl<I: Borrow<StdIdle>> StdPark<I> {
     }
 }
 
-impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
+impl<I: ParkIdle, H: Park> StdPark<I, H> {
     /// The same park with the outcome of a probe for a park in hardware: `WordWait::probe(..)` of
     /// `wakeline-wordwait`.
     ///
@@ -215,11 +245,7 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
     }
 
     fn now(&self) -> Instant {
-        self.idle().clock().now()
-    }
-
-    fn idle(&self) -> &StdIdle {
-        self.idle.borrow()
+        self.idle.now()
     }
 
     /// How long this watch has been in user mode already.
@@ -241,7 +267,7 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
                 }
                 spin_loop();
             }
-            if self.idle().take_ring() {
+            if self.idle.take_ring() {
                 return Some(Wake::Woke);
             }
         }
@@ -265,7 +291,7 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
             if word_wait.park(Some(line), slice, &mut *ready) == Wake::Reached {
                 return Some(Wake::Reached);
             }
-            if self.idle().take_ring() {
+            if self.idle.take_ring() {
                 return Some(Wake::Woke);
             }
         }
@@ -282,14 +308,14 @@ impl<I: Borrow<StdIdle>, H: Park> StdPark<I, H> {
                 return Wake::Woke;
             }
             let end = until.min(now + Nanos::from_micros(self.policy.nap_us.into()));
-            if self.idle().sleep(Some(end)) {
+            if self.idle.sleep(Some(end)) {
                 return if ready() { Wake::Reached } else { Wake::Woke };
             }
         }
     }
 }
 
-impl<I: Borrow<StdIdle>, H: Park> Park for StdPark<I, H> {
+impl<I: ParkIdle, H: Park> Park for StdPark<I, H> {
     fn park(&self, line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
         if ready() {
             self.watch.take();
@@ -324,9 +350,10 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    use wakeline_core::Idle;
+    use wakeline_core::Clock;
 
     use crate::clock::StdClock;
+    use crate::idle::StdIdle;
 
     #[test]
     fn a_policy_out_of_range_names_the_field_and_its_range() {
@@ -396,7 +423,7 @@ mod tests {
         assert_eq!(park.park(None, until, slow), Wake::Woke);
         // Before it spins, as it spins, when the time is up.
         assert!(looks.get() <= 3, "{} looks", looks.get());
-        let (looks, bell) = (Cell::new(0), park.idle().bell());
+        let (looks, bell) = (Cell::new(0), park.idle.bell());
         let ringing = || {
             looks.set(looks.get() + 1);
             if looks.get() == 2 {

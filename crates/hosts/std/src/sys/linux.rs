@@ -11,6 +11,8 @@ use rustix::thread::futex;
 use rustix::thread::{ClockId, Timespec};
 use wakeline_core::{Instant, Nanos};
 
+use crate::bell::Rouse;
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// `CLOCK_MONOTONIC`: nanoseconds since the machine started, the same for all threads and processes.
@@ -66,10 +68,11 @@ impl Sleeper {
             std::thread::yield_now();
         }
     }
+}
 
+impl Rouse for Sleeper {
     /// Ends the wait of the one sleeper, if there is one. Does not block, allocate or fail.
-    #[allow(clippy::unused_self)]
-    pub(crate) fn wake(&self, word: &AtomicU32) {
+    fn rouse(&self, word: &AtomicU32) {
         // An error could only mean an invalid address, and `word` is a reference.
         let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
     }

@@ -2,7 +2,7 @@
 //!
 //! - `Clock`: `Copy`, `new()`, `now()` and `sleep_until(at)`, which never returns before `at`
 //! - `Sleeper`: `wait(word, expected, until, clock)` puts the calling thread to sleep while `word` reads
-//!   `expected`, atomically with respect to `wake(word)`, which ends it from any thread; may end for no
+//!   `expected`, atomically with respect to `rouse(word)`, which ends it from any thread; may end for no
 //!   reason
 //! - `timer_slack()` and `set_timer_slack(ns)` of the calling thread, `None` where there is no such thing
 //! - `thread_cpu()`, `process_cpu()` and `thread_switches()`, `None` where they cannot be read

@@ -7,6 +7,8 @@ use std::thread::Thread;
 
 use wakeline_core::{Instant, Nanos};
 
+use crate::bell::Rouse;
+
 /// How long a thread sleeps at most that idles with another thread's [`Sleeper`], milliseconds.
 const STRANGER_MS_MAX: u64 = 1;
 
@@ -66,8 +68,10 @@ impl Sleeper {
             left => std::thread::park_timeout(Duration::from_nanos(left.as_nanos())),
         }
     }
+}
 
-    pub(crate) fn wake(&self, _word: &AtomicU32) {
+impl Rouse for Sleeper {
+    fn rouse(&self, _word: &AtomicU32) {
         fence(Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -130,7 +134,7 @@ mod tests {
                     }
                     round.store(next, Ordering::Relaxed);
                     word.store(AWAKE, Ordering::Release);
-                    sleeper.wake(&word);
+                    sleeper.rouse(&word);
                 }
             });
             for next in 1..=ROUNDS {

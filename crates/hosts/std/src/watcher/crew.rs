@@ -37,6 +37,10 @@ const OVERSEE: Nanos = Nanos::from_millis(2);
 /// After so many looks without any call it sleeps until the next.
 const QUIET_LOOKS: u32 = 64;
 
+/// A leader whose last sleep was rung off within this time looks around for so long before the next: falling asleep and being
+/// rung takes as long, and takes it from those who ring.
+const LINGER_NS: u64 = 10_000;
+
 /// The longest oversleep that a leader makes up for.
 const MARGIN_MAX: Nanos = Nanos::from_micros(100);
 
@@ -218,7 +222,7 @@ fn lead(shared: &Arc<Shared>, post: usize) {
     let leader = Leader { shared, post };
     let shard = leader.shard();
     let clock = shared.clock;
-    let mut margin = SleepMargin::at_median(MARGIN_MAX);
+    let mut rest = Rest { margin: SleepMargin::at_median(MARGIN_MAX), lingers: false, idle_since: None };
     let mut batch = Vec::new();
     // What the leader before this one has left.
     if !leader.run_away(&mut batch, clock.now()) {
@@ -241,10 +245,11 @@ fn lead(shared: &Arc<Shared>, post: usize) {
         core.take_errands(&mut batch);
         let ask = core.next_ask();
         if batch.is_empty() && ask.is_none() {
-            leader.rest(&core, now, &mut margin);
+            leader.rest(&core, now, &mut rest);
             continue;
         }
         drop(core);
+        rest.idle_since = None;
         let away = Away::begin(shared, shard, now);
         let mut leads = leader.run(&mut batch, &away);
         let answer = match ask {
@@ -327,7 +332,7 @@ impl<'s> Leader<'s> {
     }
 
     /// Lets time pass until there may be something to do.
-    fn rest(&self, core: &Core, now: Instant, margin: &mut SleepMargin) {
+    fn rest(&self, core: &Core, now: Instant, rest: &mut Rest) {
         let shard = self.shard();
         let (until, length) = match core.pace(now) {
             Pace::Look => return,
@@ -336,27 +341,43 @@ impl<'s> Leader<'s> {
                 shard.counters.naps.add(1);
                 (until, None)
             }
-            Pace::Sleep { until } if until == Instant::MAX => {
-                shard.counters.sleeps.add(1);
-                (until, None)
-            }
-            Pace::Sleep { until } => {
-                let length = until.since(now);
-                let early = margin.of(length);
-                if length <= early {
+            Pace::Sleep { sharp, blunt } => {
+                let length = sharp.since(now);
+                let early = if sharp < Instant::MAX { rest.margin.of(length) } else { Nanos::ZERO };
+                if length <= early || rest.lingers(now) && self.shared.config.park.spin_us_max() > 0 {
                     return core::hint::spin_loop();
                 }
                 shard.counters.sleeps.add(1);
-                (Instant::from_nanos(until.as_nanos() - early.as_nanos()), Some(length))
+                let until = blunt.min(Instant::from_nanos(sharp.as_nanos() - early.as_nanos()));
+                (until, Some(until.since(now)))
             }
         };
         let idle = self.shared.posts[self.post].idle.lock();
         let quiet = || shard.is_quiet() && !self.shared.is_closing();
         let bound = (until < Instant::MAX).then_some(until);
         let rang = shard.door.sleep(until, quiet, || idle.sleep(bound));
+        let awake = self.shared.clock.now();
         if let (Some(length), Some(false)) = (length, rang) {
-            margin.observe(length, self.shared.clock.now().since(until));
+            rest.margin.observe(length, awake.since(until));
         }
+        rest.lingers = rang == Some(true) && awake.since(now).as_nanos() < LINGER_NS;
+        rest.idle_since = None;
+    }
+}
+
+/// What a leader knows of its rests.
+struct Rest {
+    margin: SleepMargin,
+    /// Whether the last sleep was so short that it was not worth it.
+    lingers: bool,
+    /// Since when there has been nothing to do.
+    idle_since: Option<Instant>,
+}
+
+impl Rest {
+    /// Whether to look around for a moment longer before sleeping.
+    fn lingers(&mut self, now: Instant) -> bool {
+        self.lingers && now.since(*self.idle_since.get_or_insert(now)).as_nanos() < LINGER_NS
     }
 }
 
@@ -365,7 +386,9 @@ fn wake(shared: &Shared, shard: &Shard, fly: &dyn Fly) {
     let tag = fly.tag();
     let Some(waker) = tag.waker.take() else { return };
     shard.counters.wakes.bump();
-    tag.rouse.woken(shared.clock.now());
+    if tag.learns() {
+        tag.rouse.woken(shared.clock.now());
+    }
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);

@@ -105,7 +105,8 @@ pub(super) trait Fly: Send + Sync {
 /// What every flight has.
 #[derive(Debug)]
 pub(super) struct Tag {
-    pub(super) home: Arc<Home>,
+    /// Whose seat it takes, if it does.
+    home: Option<Arc<Home>>,
     pub(super) waker: AtomicWaker,
     /// Where it stands in its shard.
     pub(super) number: AtomicU32,
@@ -120,21 +121,27 @@ impl Tag {
     /// Takes a seat.
     pub(super) fn seated(home: &Arc<Home>) -> Result<Self, Error> {
         home.shared.take_seat()?;
-        let tag = Self::new(home);
+        let mut tag = Self::new();
+        tag.home = Some(Arc::clone(home));
         tag.seated.store(true, Ordering::Relaxed);
         Ok(tag)
     }
 
     /// Needs no seat.
-    pub(super) fn new(home: &Arc<Home>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            home: Arc::clone(home),
+            home: None,
             waker: AtomicWaker::new(),
             number: AtomicU32::new(NOWHERE),
             rouse: Rouse::default(),
             abandoned: AtomicBool::new(false),
             seated: AtomicBool::new(false),
         }
+    }
+
+    /// Whether its runtime's wake-ups are learned from it.
+    pub(super) fn learns(&self) -> bool {
+        self.home.is_some()
     }
 
     pub(super) fn abandoned(&self) -> bool {
@@ -150,8 +157,10 @@ impl Tag {
     }
 
     pub(super) fn leave_seat(&self) {
-        if self.seated.load(Ordering::Relaxed) && self.seated.swap(false, Ordering::AcqRel) {
-            self.home.shared.leave_seat();
+        if let Some(home) = &self.home
+            && self.seated.swap(false, Ordering::AcqRel)
+        {
+            home.shared.leave_seat();
         }
     }
 }
@@ -381,7 +390,7 @@ where
             return None;
         }
         let margin = self.inner.lock().wait.plan().predict()?.margin();
-        Some(self.tag.home.wake_time.early(landing, margin))
+        Some(self.tag.home.as_ref()?.wake_time.early(landing, margin))
     }
 
     fn context(&self) -> Option<ContextKey> {

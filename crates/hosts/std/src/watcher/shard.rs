@@ -14,12 +14,13 @@
 //! ```
 //!
 //! Invariants: the lock of the [`Core`] covers no driver call, no waker and no drop of a flight; those are [`Errand`]s, which whoever
-//! leads the shard runs after it has let the lock go. A flight stands in the lines only while `watched`, in the wheel at most once,
-//! and is asked at most once at a time.
+//! leads the shard runs after it has let the lock go. A flight stands in the lines only while `watched`, in one of the wheels at most once, and
+//! is asked at most once at a time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crossbeam_utils::CachePadded;
 use wakeline_core::{Doorbell, Error, Instant, Nanos};
 
 use super::contexts::Contexts;
@@ -37,16 +38,17 @@ const GONE_MAX: usize = 1_024;
 
 pub(super) struct Shard {
     inbox: Queue<Notice>,
-    pub(super) door: Doorbell,
-    core: Lock<Core>,
-    /// A token that rings was cancelled.
-    tokens: AtomicBool,
+    /// What those who register read and nobody writes while the shard is awake.
+    pub(super) door: CachePadded<Doorbell>,
     /// Nothing is taken in any more.
     closed: AtomicBool,
+    /// A token that rings was cancelled.
+    tokens: AtomicBool,
+    gone: CachePadded<AtomicUsize>,
+    core: CachePadded<Lock<Core>>,
     /// Since when the leader has been in code that is not ours; zero while it is not. Changed from a time by [`Shard::lead_from`] alone.
-    pub(super) away_since: AtomicU64,
-    gone: AtomicUsize,
-    pub(super) counters: Counters,
+    pub(super) away_since: CachePadded<AtomicU64>,
+    pub(super) counters: CachePadded<Counters>,
 }
 
 enum Notice {
@@ -80,14 +82,17 @@ pub(super) enum Pace {
     Spin,
     /// Look again soon: words are watched, but not so closely any more.
     Nap { until: Instant },
-    /// Nothing to look at before then.
-    Sleep { until: Instant },
+    /// Nothing to look at before the earlier of the two; the one is to be met exactly.
+    Sleep { sharp: Instant, blunt: Instant },
 }
 
 pub(super) struct Core {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
-    wheel: Wheel,
+    /// Who has to be looked at exactly then.
+    sharp: Wheel,
+    /// Who has to be looked at about then.
+    blunt: Wheel,
     pub(super) lines: Lines,
     contexts: Contexts,
     /// Flights to be asked about, in order.
@@ -131,7 +136,8 @@ impl Shard {
         let core = Core {
             entries: Vec::new(),
             free: Vec::new(),
-            wheel: Wheel::new(now),
+            sharp: Wheel::new(now),
+            blunt: Wheel::new(now),
             lines: Lines::default(),
             contexts: Contexts::default(),
             asks: VecDeque::new(),
@@ -144,13 +150,13 @@ impl Shard {
         };
         Self {
             inbox: Queue::new(),
-            door: Doorbell::new(bell),
-            core: Lock::new(core),
-            tokens: AtomicBool::new(false),
+            door: CachePadded::new(Doorbell::new(bell)),
             closed: AtomicBool::new(false),
-            away_since: AtomicU64::new(0),
-            gone: AtomicUsize::new(0),
-            counters: Counters::default(),
+            tokens: AtomicBool::new(false),
+            gone: CachePadded::new(AtomicUsize::new(0)),
+            core: CachePadded::new(Lock::new(core)),
+            away_since: CachePadded::new(AtomicU64::new(0)),
+            counters: CachePadded::default(),
         }
     }
 
@@ -241,10 +247,11 @@ impl Core {
             }
             self.reached = reached;
         }
-        if self.wheel.earliest() <= now {
-            while let Some(number) = self.wheel.pop(now) {
-                self.seen(shard, number, now, Seen::Due);
-            }
+        while let Some(number) = self.sharp.pop(now) {
+            self.seen(shard, number, now, Seen::Due);
+        }
+        while let Some(number) = self.blunt.pop(now) {
+            self.seen(shard, number, now, Seen::Due);
         }
         if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
             for number in self.numbers() {
@@ -347,11 +354,18 @@ impl Core {
         if !self.errands.is_empty() || !self.asks.is_empty() {
             return Pace::Look;
         }
-        let next = self.wheel.earliest();
-        if self.hot == 0 {
-            return if next <= now { Pace::Look } else { Pace::Sleep { until: next } };
+        let (sharp, blunt) = (self.sharp.earliest(), self.blunt.earliest());
+        if sharp.min(blunt) <= now {
+            return Pace::Look;
         }
-        if now < self.hot_until { Pace::Spin } else { Pace::Nap { until: next.min(now + self.nap) } }
+        if self.hot == 0 {
+            return Pace::Sleep { sharp, blunt };
+        }
+        if now < self.hot_until {
+            Pace::Spin
+        } else {
+            Pace::Nap { until: sharp.min(blunt).min(now + self.nap) }
+        }
     }
 
     /// Ends every flight: the watcher closes. Returns how many there were, `None` where it was closed before.
@@ -416,7 +430,7 @@ impl Core {
     /// Takes a flight out of everything; its task is woken as an errand.
     fn leave(&mut self, shard: &Shard, number: u32) {
         self.unwatch(number);
-        self.wheel.remove(number);
+        self.at(number, Instant::MAX);
         let Some(entry) = self.entries.get_mut(number as usize).and_then(Option::take) else { return };
         self.free.push(number);
         if let Some(context) = entry.context {
@@ -452,7 +466,7 @@ impl Core {
                 entry.fly.tag().rouse.watch_until(watch_until);
                 shard.counters.early_wakes.add(1);
                 self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
-                return self.wheel.set(number, look_at);
+                return self.at(number, look_at);
             }
         }
         let next = entry.fly.see(now, seen);
@@ -464,28 +478,35 @@ impl Core {
         let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
         match next {
             Next::Watch { until } => {
-                let until = if entry.exact { until } else { until.min(now + entry.fly.late()) };
+                let late = entry.fly.late();
                 if !core::mem::replace(&mut entry.watched, true) {
-                    if entry.exact {
+                    if late == Nanos::ZERO {
                         self.hot += 1;
                         self.hot_until = self.hot_until.max(now + self.spin);
                     }
                     entry.fly.watch(&mut self.lines, number);
                 }
-                self.wheel.set(number, until);
+                self.at(number, if late == Nanos::ZERO { until } else { until.min(shared_after(now, late)) });
             }
             Next::Sleep { until } => {
-                let late = (until + entry.fly.late()).min(entry.fly.deadline()).max(until);
-                let at = match entry.fly.early(until) {
-                    Some((before, watch_until)) if until.since(now) > before => {
-                        let look_at = if entry.fly.trusted() { watch_until } else { until };
-                        entry.early = Some(Early { look_at, watch_until });
-                        Instant::from_nanos(until.as_nanos() - before.as_nanos())
+                let late = entry.fly.late();
+                let early = entry.fly.early(until).filter(|(before, _)| until.since(now) > *before);
+                if let Some((before, watch_until)) = early {
+                    let look_at = if entry.fly.trusted() { watch_until } else { until };
+                    entry.early = Some(Early { look_at, watch_until });
+                    self.unwatch(number);
+                    self.at(number, Instant::MAX);
+                    self.sharp.set(number, Instant::from_nanos(until.as_nanos() - before.as_nanos()));
+                } else {
+                    self.unwatch(number);
+                    self.at(number, Instant::MAX);
+                    if late == Nanos::ZERO {
+                        self.sharp.set(number, until);
+                    } else {
+                        // Before the landing, so that its end is seen from the next of the shared times.
+                        self.blunt.set(number, shared_before(until, late).max(now));
                     }
-                    _ => late,
-                };
-                self.unwatch(number);
-                self.wheel.set(number, at);
+                }
             }
             Next::Ask => {
                 // With its word in the lines it is a backstop; else the wait cannot go on without an answer.
@@ -496,21 +517,27 @@ impl Core {
                     if at > now {
                         entry.queued = true;
                         let at = at.min(entry.fly.deadline());
-                        return self.wheel.set(number, at);
+                        return self.at(number, at);
                     }
                 }
                 self.ask(number);
             }
-            Next::Asked { until } => self.wheel.set(number, until),
+            Next::Asked { until } => self.at(number, until),
             Next::Block { until } => {
                 if !core::mem::replace(&mut entry.blocking, true) {
                     shard.counters.blocks.add(1);
                     self.errands.push(Errand::Block(Arc::clone(&entry.fly)));
                 }
-                self.wheel.set(number, until);
+                self.at(number, until);
             }
             Next::Over => self.leave(shard, number),
         }
+    }
+
+    /// Looks at a flight about then, and at no other time.
+    fn at(&mut self, number: u32, at: Instant) {
+        self.sharp.remove(number);
+        self.blunt.set(number, at);
     }
 
     fn ask(&mut self, number: u32) {
@@ -521,6 +548,16 @@ impl Core {
             self.asks.push_back(number);
         }
         // Should the driver not answer.
-        self.wheel.set(number, deadline);
+        self.at(number, deadline);
     }
+}
+
+/// The last of the times that flights of one lateness share, at or before `at`: multiples of their lateness.
+fn shared_before(at: Instant, late: Nanos) -> Instant {
+    Instant::from_nanos(at.as_nanos() - at.as_nanos() % late.as_nanos().max(1))
+}
+
+/// The first of them after `at`.
+fn shared_after(at: Instant, late: Nanos) -> Instant {
+    shared_before(at, late) + late
 }

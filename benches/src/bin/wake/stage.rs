@@ -1,0 +1,169 @@
+//! What the arms share: a played device on a thread of its own, and a tokio runtime on this one.
+
+use core::task::Waker;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::runtime::{Builder, Runtime};
+use wakeline::{
+    Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor, Nanos, Slot,
+    Status, Turn,
+};
+use wakeline_std::{DeviceThread, ParkPolicy, StdClock};
+use wakeline_tokio::TokioLocal;
+
+const SLOT: Slot = Slot::ALL[0];
+
+/// How long the device's thread watches the clock before a store is due, microseconds: its sleeps must not make the store late.
+const DEVICE_SPIN_US: u32 = 1_000;
+
+/// How much longer than its length the work takes at most, so that its end is at no set place of a nap or slice.
+const SPREAD_US: u64 = 50;
+
+/// What is called when a word has been stored, on the device's thread.
+pub(crate) type Hook = Arc<dyn Fn() + Send + Sync>;
+
+pub(crate) struct Stage {
+    device: Arc<Device>,
+    runtime: Runtime,
+    local: TokioLocal<Arc<CompletionLine>>,
+    /// Kept for its drop.
+    _thread: DeviceThread<Playing>,
+}
+
+struct Device {
+    clock: StdClock,
+    line: Arc<CompletionLine>,
+    /// When the next store is due, in nanoseconds; the highest value while none is.
+    due_ns: AtomicU64,
+    stored_at_ns: AtomicU64,
+    hook: Mutex<Option<Hook>>,
+    bell: OnceLock<Waker>,
+}
+
+impl Device {
+    fn hook(&self) -> std::sync::MutexGuard<'_, Option<Hook>> {
+        self.hook.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The device in the hands of its thread.
+struct Playing(Arc<Device>);
+
+impl Turn for Playing {
+    fn turn(&self, now: Instant) -> Option<Instant> {
+        let device = &self.0;
+        let due = Instant::from_nanos(device.due_ns.load(Ordering::Acquire));
+        if now < due {
+            return (due < Instant::MAX).then_some(due);
+        }
+        let hook = device.hook().clone();
+        device.due_ns.store(u64::MAX, Ordering::Relaxed);
+        device.stored_at_ns.store(device.clock.now().as_nanos(), Ordering::Relaxed);
+        device.line.store(SLOT, device.line.load(SLOT).next());
+        if let Some(hook) = hook {
+            hook();
+        }
+        None
+    }
+
+    fn set_bell(&self, bell: Waker) {
+        // It is set once, before the thread runs.
+        let _ = self.0.bell.set(bell);
+    }
+}
+
+impl Stage {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let clock = StdClock::new();
+        let device = Arc::new(Device {
+            clock,
+            line: Arc::default(),
+            due_ns: AtomicU64::new(u64::MAX),
+            stored_at_ns: AtomicU64::new(0),
+            hook: Mutex::new(None),
+            bell: OnceLock::new(),
+        });
+        let thread = DeviceThread::spawn_spinning(clock, Playing(Arc::clone(&device)), DEVICE_SPIN_US)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
+            Error::new(ErrorCode::Backend, [&"wake", &"building the runtime", &error]).with_source(error)
+        })?;
+        let local = runtime.block_on(async { TokioLocal::new(clock, ParkPolicy::default()) })?;
+        Ok(Self { device, runtime, local, _thread: thread })
+    }
+
+    pub(crate) fn clock(&self) -> StdClock {
+        self.device.clock
+    }
+
+    /// A `current_thread` runtime, for the measuring thread.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    pub(crate) fn local(&self) -> &TokioLocal<Arc<CompletionLine>> {
+        &self.local
+    }
+
+    /// Has the device's thread call `hook` right after each store, until what is returned is dropped.
+    pub(crate) fn hook(&self, hook: Hook) -> impl Drop {
+        *self.device.hook() = Some(hook);
+        Hooked(Arc::clone(&self.device))
+    }
+
+    /// Has the word stored after `length`, or up to 50 us more. One at a time.
+    pub(crate) fn launch(&self, length: Nanos) -> Point {
+        let seq = self.device.line.load(SLOT).next();
+        let due = self.clock().now() + length + Nanos::from_micros(seq.get() * 37 % SPREAD_US);
+        self.device.due_ns.store(due.as_nanos(), Ordering::Release);
+        if let Some(bell) = self.device.bell.get() {
+            bell.wake_by_ref();
+        }
+        let word = MemoryDescriptor::new(Arc::clone(&self.device.line), SLOT, seq);
+        Point { device: Arc::clone(&self.device), word }
+    }
+}
+
+struct Hooked(Arc<Device>);
+
+impl Drop for Hooked {
+    fn drop(&mut self) {
+        *self.0.hook() = None;
+    }
+}
+
+/// The work that was launched last.
+pub(crate) struct Point {
+    device: Arc<Device>,
+    word: MemoryDescriptor<Arc<CompletionLine>>,
+}
+
+impl Point {
+    /// When its word was stored. To be asked once the word is reached.
+    pub(crate) fn stored_at(&self) -> Instant {
+        // The store of the word published it; who was woken otherwise saw the word through that.
+        let reached = self.word.reached();
+        debug_assert!(reached, "asked too early");
+        Instant::from_nanos(self.device.stored_at_ns.load(Ordering::Relaxed))
+    }
+}
+
+impl CompletionPort for Point {
+    type Line = Arc<CompletionLine>;
+
+    fn query(&mut self) -> Result<Status, Error> {
+        Ok(if self.word.reached() { Status::Done } else { Status::Pending })
+    }
+
+    fn block(&mut self, _: Option<Instant>) -> Result<Status, Error> {
+        Err(Error::new(ErrorCode::BlockUnbounded, [&"the played device"]))
+    }
+
+    fn arm(&mut self) -> Result<Arming, Error> {
+        Ok(Arming::Armed) // the device stores the word by itself
+    }
+
+    fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
+        Some(&self.word)
+    }
+}

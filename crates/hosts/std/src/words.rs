@@ -1,0 +1,282 @@
+//! Which words are watched, line by line.
+
+use core::fmt;
+
+use rustc_hash::FxHashMap;
+use wakeline_core::{LineRef, MemoryDescriptor, Seq, Slot, WORDS};
+
+/// The armed words of a thread that watches many, over any number of lines.
+///
+/// A look at all of them loads the armed words line by line, and compares each with the lowest number awaited there; later numbers of a
+/// word wait behind that. So the cost of a look grows with lines and armed words, not with how many wait.
+///
+/// Cost: adding and taking out a word are a look-up by the line's address, whatever the number of words. A look takes 4
+/// instructions an armed word where lines are full, 13 with one word a line, 16 with two (counted on x86-64). Nothing is allocated in a steady state. A line is let go
+/// (its `L` dropped) as soon as nobody waits for a word of it.
+///
+/// ```
+/// use wakeline_core::{CompletionLine, MemoryDescriptor, Seq, Slot};
+/// use wakeline_std::WordSet;
+/// let line = CompletionLine::new();
+/// let mut words = WordSet::new();
+/// words.add(&MemoryDescriptor::new(&line, Slot::ALL[3], Seq::new(1)), 7); // 7 is whoever waits for it
+/// let mut reached = Vec::new();
+/// words.scan(&mut reached);
+/// assert!(reached.is_empty());
+/// line.store(Slot::ALL[3], Seq::new(1));
+/// words.scan(&mut reached);
+/// assert_eq!((reached.as_slice(), words.len()), (&[7][..], 0));
+/// ```
+pub struct WordSet<L> {
+    lines: Vec<Line<L>>,
+    /// How many wait.
+    len: usize,
+    /// Beside `lines`: who waits for each word, in the order of their numbers.
+    waiting: Vec<[Vec<(Seq, u32)>; WORDS]>,
+    /// Where each line stands, by its address.
+    places: FxHashMap<usize, usize>,
+    /// Kept for their memory.
+    spare: Vec<[Vec<(Seq, u32)>; WORDS]>,
+}
+
+struct Line<L> {
+    line: L,
+    /// Which words are awaited.
+    armed: u32,
+    /// The only one, where it is one.
+    lone: Option<Slot>,
+    /// The lowest number awaited of each; one far ahead where none is.
+    targets: [Seq; WORDS],
+}
+
+impl<L> Default for WordSet<L> {
+    fn default() -> Self {
+        Self {
+            lines: Vec::new(),
+            len: 0,
+            waiting: Vec::new(),
+            places: FxHashMap::default(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+fn address<L: LineRef>(word: &MemoryDescriptor<L>) -> usize {
+    core::ptr::from_ref(word.line()).addr()
+}
+
+impl<L: LineRef> WordSet<L> {
+    /// No words.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many words are waited for, each as often as it was added.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Watches a word for `who`.
+    pub fn add(&mut self, word: &MemoryDescriptor<L>, who: u32) {
+        let place = *self.places.entry(address(word)).or_insert_with(|| {
+            self.lines.push(Line::new(word.line_ref().clone()));
+            self.waiting.push(self.spare.pop().unwrap_or_default());
+            self.lines.len() - 1
+        });
+        let slot = word.slot().index();
+        let waiting = &mut self.waiting[place][slot];
+        // Numbers of a word mostly come in order.
+        let behind = waiting.iter().rposition(|(seq, _)| word.seq().reached(*seq)).map_or(0, |last| last + 1);
+        waiting.insert(behind, (word.seq(), who));
+        self.lines[place].aim(slot, waiting);
+        self.len += 1;
+    }
+
+    /// Watches it for `who` no longer; whether it did.
+    pub fn remove(&mut self, word: &MemoryDescriptor<L>, who: u32) -> bool {
+        let Some(&place) = self.places.get(&address(word)) else { return false };
+        let slot = word.slot().index();
+        let waiting = &mut self.waiting[place][slot];
+        let Some(found) = waiting.iter().position(|(_, its)| *its == who) else { return false };
+        waiting.remove(found);
+        self.len -= 1;
+        self.lines[place].aim(slot, waiting);
+        if self.lines[place].armed == 0 {
+            self.forget(place);
+        }
+        true
+    }
+
+    /// Looks at every word, takes out whoever waits for one that is reached, and appends them to `reached`. Loads are `Acquire`.
+    #[inline]
+    pub fn scan(&mut self, reached: &mut Vec<u32>) {
+        let mut place = 0;
+        while let Some(ahead) =
+            self.lines.get(place..).and_then(|lines| lines.iter().position(Line::may_have_reached))
+        {
+            place += ahead;
+            if !self.take(place, reached) {
+                place += 1;
+            }
+            // Else another has taken its place and is looked at next.
+        }
+    }
+
+    /// Nobody waits for a word of this line any longer: it is let go at once, since whoever made it may want to free it.
+    fn forget(&mut self, place: usize) {
+        let line = self.lines.swap_remove(place);
+        self.spare.push(self.waiting.swap_remove(place));
+        self.places.remove(&core::ptr::from_ref(&*line.line).addr());
+        if let Some(moved) = self.lines.get(place) {
+            self.places.insert(core::ptr::from_ref(&*moved.line).addr(), place);
+        }
+    }
+
+    /// Takes out who waits for words of this line that are reached; whether nobody is left, and the line is gone.
+    #[cold]
+    fn take(&mut self, place: usize, reached: &mut Vec<u32>) -> bool {
+        let line = &mut self.lines[place];
+        let mut armed = line.armed;
+        while armed != 0 {
+            let slot = armed.trailing_zeros();
+            armed &= armed - 1;
+            let word = line.line.load(Slot::wrapping(slot));
+            let slot = slot as usize;
+            let waiting = &mut self.waiting[place][slot];
+            let passed = waiting.iter().take_while(|(seq, _)| word.reached(*seq)).count();
+            if passed > 0 {
+                self.len -= passed;
+                reached.extend(waiting.drain(..passed).map(|(_, who)| who));
+                line.aim(slot, waiting);
+            }
+        }
+        let empty = line.armed == 0;
+        if empty {
+            self.forget(place);
+        }
+        empty
+    }
+}
+
+/// A target far ahead of any word that is near `word`.
+fn far(word: Seq) -> Seq {
+    Seq::new(word.get().wrapping_add(1 << 62))
+}
+
+impl<L: LineRef> Line<L> {
+    fn new(line: L) -> Self {
+        let targets = core::array::from_fn(|slot| far(line.load(Slot::ALL[slot])));
+        Self { line, armed: 0, lone: None, targets }
+    }
+
+    /// Whether a word that is awaited may be reached.
+    #[inline]
+    fn may_have_reached(&self) -> bool {
+        match self.lone {
+            Some(slot) => self.line.load(slot).reached(self.targets[slot.index()]),
+            None => self.line.any_reached(&self.targets),
+        }
+    }
+
+    fn aim(&mut self, slot: usize, waiting: &[(Seq, u32)]) {
+        if let Some((seq, _)) = waiting.first() {
+            self.targets[slot] = *seq;
+            self.armed |= 1 << slot;
+        } else {
+            self.targets[slot] = far(self.line.load(Slot::ALL[slot]));
+            self.armed &= !(1 << slot);
+        }
+        self.lone = self.armed.is_power_of_two().then(|| Slot::wrapping(self.armed.trailing_zeros()));
+    }
+}
+
+impl<L> fmt::Debug for WordSet<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WordSet")
+            .field("len", &self.len)
+            .field("lines", &self.lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use wakeline_core::CompletionLine;
+
+    fn word(line: &Arc<CompletionLine>, slot: usize, seq: u64) -> MemoryDescriptor<Arc<CompletionLine>> {
+        MemoryDescriptor::new(Arc::clone(line), Slot::ALL[slot], Seq::new(seq))
+    }
+
+    #[test]
+    fn a_line_that_nobody_waits_for_is_let_go() {
+        let (line, other) = (Arc::new(CompletionLine::new()), Arc::new(CompletionLine::new()));
+        let mut lines = WordSet::new();
+        lines.add(&word(&line, 0, 1), 7);
+        lines.add(&word(&line, 0, 2), 8);
+        lines.add(&word(&other, 3, 1), 9);
+        line.store(Slot::ALL[0], Seq::new(1));
+        let mut reached = Vec::new();
+        lines.scan(&mut reached);
+        assert_eq!((reached.as_slice(), lines.len()), (&[7][..], 2));
+        lines.remove(&word(&line, 0, 2), 8);
+        assert_eq!((Arc::strong_count(&line), Arc::strong_count(&other)), (1, 2));
+        other.store(Slot::ALL[3], Seq::new(1));
+        lines.scan(&mut reached);
+        assert_eq!((reached.as_slice(), lines.len()), (&[7, 9][..], 0));
+        assert_eq!(Arc::strong_count(&other), 1);
+    }
+
+    proptest! {
+        /// Words jump, wrap and are awaited in any order; each flight is given once, as soon as its word has passed its number.
+        #[test]
+        fn every_flight_is_given_once_when_its_word_has_passed(
+            start in prop::sample::select(vec![0_u64, u64::MAX - 20]),
+            steps in prop::collection::vec((0_usize..3, 0_usize..8, 0_u64..30, 0_u8..4), 1..200),
+        ) {
+            let all: Vec<_> = (0..3).map(|_| Arc::new(CompletionLine::new())).collect();
+            for line in &all {
+                Slot::ALL.iter().for_each(|slot| line.store(*slot, Seq::new(start)));
+            }
+            let mut lines = WordSet::new();
+            let mut model: Vec<(u32, MemoryDescriptor<_>)> = Vec::new();
+            for (flight, (line, slot, ahead, what)) in (0..).zip(steps) {
+                let line = &all[line];
+                match what {
+                    0 | 1 => {
+                        let word = word(line, slot, start.wrapping_add(ahead));
+                        lines.add(&word, flight);
+                        model.push((flight, word));
+                    }
+                    2 if !model.is_empty() => {
+                        let (flight, word) = model.swap_remove(slot % model.len());
+                        lines.remove(&word, flight);
+                    }
+                    _ => {
+                        let now = line.load(Slot::ALL[slot]).get().wrapping_add(ahead / 4);
+                        line.store(Slot::ALL[slot], Seq::new(now));
+                        let mut reached = Vec::new();
+                        lines.scan(&mut reached);
+                        reached.sort_unstable();
+                        let mut expected: Vec<u32> =
+                            model.iter().filter(|(_, word)| word.reached()).map(|(flight, _)| *flight).collect();
+                        expected.sort_unstable();
+                        model.retain(|(_, word)| !word.reached());
+                        prop_assert_eq!(reached, expected);
+                    }
+                }
+                prop_assert_eq!(lines.len(), model.len());
+            }
+            drop(model);
+            drop(lines);
+            prop_assert!(all.iter().all(|line| Arc::strong_count(line) == 1));
+        }
+    }
+}
