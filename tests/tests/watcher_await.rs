@@ -325,6 +325,31 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
     });
 }
 
+/// The shared moments around a predicted landing are before it and after it.
+#[test]
+fn who_may_be_told_late_sleeps_and_lands_as_others_do() {
+    let stage = Stage::new(SimConfig::default()).unwrap();
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("late");
+    for late_us in [1, 30, 500, 1_000_000] {
+        for text in [PREDICT, &format!("{PREDICT}+trust")] {
+            for number in 0..8 {
+                let port = stage.work(us(900)).unwrap();
+                let witness = port.witness();
+                let wait = watcher.wait(port, &plan(text), &point).late_us(late_us);
+                // A second of lateness ends by a deadline.
+                let wait = if late_us > 1_000 { wait.deadline(stage.after(ms(20))) } else { wait };
+                let result = within(LIMIT, || block_on(wait));
+                if late_us <= 1_000 || result.is_ok() {
+                    result.unwrap_or_else(|error| panic!("{text}, {late_us} us, wait {number}: {error}"));
+                }
+                assert!(witness.truth().ended_at.is_some_and(|at| at <= stage.clock.now()));
+            }
+        }
+    }
+    watcher.close(Watcher::CLOSE).unwrap();
+}
+
 #[test]
 fn tasks_are_woken_early_where_that_is_wanted() {
     let stage = Stage::new(SimConfig::default()).unwrap();

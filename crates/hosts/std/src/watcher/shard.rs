@@ -98,7 +98,9 @@ pub(super) struct Core {
     /// Flights to be asked about, in order.
     asks: VecDeque<u32>,
     errands: Vec<Errand>,
+    /// Kept for their memory.
     reached: Vec<u32>,
+    due: Vec<u32>,
     /// How many watched flights allow no lateness.
     hot: usize,
     /// Until when their words are watched closely.
@@ -143,6 +145,7 @@ impl Shard {
             asks: VecDeque::new(),
             errands: Vec::new(),
             reached: Vec::new(),
+            due: Vec::new(),
             hot: 0,
             hot_until: Instant::ORIGIN,
             spin,
@@ -247,12 +250,14 @@ impl Core {
             }
             self.reached = reached;
         }
-        while let Some(number) = self.sharp.pop(now) {
+        // All that is due first: who is due again at once has to wait for the next turn, lest this one never ends.
+        let mut due = core::mem::take(&mut self.due);
+        due.extend(core::iter::from_fn(|| self.sharp.pop(now)));
+        due.extend(core::iter::from_fn(|| self.blunt.pop(now)));
+        for number in due.drain(..) {
             self.seen(shard, number, now, Seen::Due);
         }
-        while let Some(number) = self.blunt.pop(now) {
-            self.seen(shard, number, now, Seen::Due);
-        }
+        self.due = due;
         if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
             for number in self.numbers() {
                 self.seen(shard, number, now, Seen::Due);
@@ -504,7 +509,8 @@ impl Core {
                         self.sharp.set(number, until);
                     } else {
                         // Before the landing, so that its end is seen from the next of the shared times.
-                        self.blunt.set(number, shared_before(until, late).max(now));
+                        let shared = shared_before(until, late);
+                        self.blunt.set(number, if shared > now { shared } else { until });
                     }
                 }
             }
