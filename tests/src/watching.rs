@@ -1,7 +1,7 @@
 //! The stage of the watcher's tests: simulated devices in real time, a port that tells of its calls, retries of measurements.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use wakeline_core::{
@@ -176,6 +176,38 @@ impl CompletionPort for HookPort {
 impl Drop for HookPort {
     fn drop(&mut self) {
         self.calls.tell(Call::Drop);
+    }
+}
+
+/// How late sleeps end on this machine meanwhile, by a thread that sleeps a millisecond again and again.
+#[derive(Debug)]
+pub struct Lateness {
+    over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Duration>,
+}
+
+impl Lateness {
+    /// Begins to look.
+    pub fn watch() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let there = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            const SLEEP: Duration = Duration::from_millis(1);
+            let mut worst = Duration::ZERO;
+            while !there.load(Ordering::Relaxed) {
+                let start = std::time::Instant::now();
+                std::thread::sleep(SLEEP);
+                worst = worst.max(start.elapsed() - SLEEP);
+            }
+            worst
+        });
+        Self { over, thread }
+    }
+
+    /// The latest of all.
+    pub fn worst(self) -> Duration {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or(Duration::ZERO)
     }
 }
 
