@@ -21,9 +21,9 @@ fn every_length_and_arm_has_a_record() {
         let waits = record["waits"].as_u64().unwrap();
         assert!(waits >= 60 && record["latency"]["count"].as_u64() == Some(waits), "{record}");
         assert!(record["cost_ratio"]["mean"].as_f64().is_some_and(|ratio| ratio > 0.0), "{record}");
-        assert_eq!(record["base"], "notify");
+        assert!(record["base"].is_string(), "{record}");
     }
-    for arm in ["notify", "local"] {
+    for arm in ["notify", "local", "futex", "watcher-thread", "watcher-workers", "early-workers"] {
         assert_eq!(records.iter().filter(|record| record["arm"] == arm).count(), 3, "{arm}");
     }
 }

@@ -9,7 +9,7 @@
 //! A simulated device plays the device of `burn` in real time, with a thread of its own that is not counted.
 
 use core::pin::{Pin, pin};
-use core::task::{Context, Waker};
+use core::task::{Context, Poll, Waker};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,10 +19,10 @@ use serde::Serialize;
 use wakeline::sim::{RealTime, SimConfig, SimDevice};
 use wakeline::{
     Arming, Clock, CompletionLine, CompletionPort, Error, Instant, MemoryDescriptor, Nanos, Seq, Slot,
-    Status, WaitPlan, Watch,
+    Status, Timer, WaitPlan, Watch,
 };
 use wakeline_benches::{Environment, JsonLines};
-use wakeline_std::{DeviceThread, ParkPolicy, Point, StdClock, Watcher, WatcherConfig, WatcherHandle};
+use wakeline_std::{DeviceThread, ParkPolicy, Points, StdClock, Watcher, WatcherConfig, WatcherHandle};
 
 type Line = Arc<CompletionLine>;
 
@@ -330,48 +330,84 @@ fn burn_case(
     let thread = DeviceThread::spawn(clock, device.clone()).map_err(failed)?;
     let watcher = Watcher::with(WatcherConfig::default().early_wake(false).park(park)).map_err(failed)?;
     let (stop, late_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let points = Points::new(FLIGHTS as usize).map_err(failed)?;
     let start = clock.now() + Nanos::from_millis(50);
     let worker = {
-        let (handle, stop, device, late_ns) =
-            (watcher.handle(), Arc::clone(&stop), device.clone(), Arc::clone(&late_ns));
-        // One thread runs all tasks, each a loop of flights of 20 ms.
-        std::thread::spawn(move || -> Result<u64, Error> {
+        let (handle, stop, device, late_ns, points) =
+            (watcher.handle(), Arc::clone(&stop), device.clone(), Arc::clone(&late_ns), points.clone());
+        // One thread runs all tasks.
+        std::thread::spawn(move || -> Result<(), Error> {
             let idle = wakeline_std::StdIdle::new(clock);
-            let mut tasks: Vec<Pin<Box<dyn Future<Output = Result<u64, Error>>>>> = Vec::new();
-            for n in 0..FLIGHTS {
-                let stream = device.stream()?;
-                let offset = if stagger { FLIGHT.as_nanos() * u64::from(n) / u64::from(FLIGHTS) } else { 0 };
-                let begin = start + Nanos::from_nanos(offset);
-                let (handle, stop, plan, late_ns) = (handle.clone(), Arc::clone(&stop), plan, &late_ns);
-                tasks.push(Box::pin(async move {
-                    let point = Point::new("burn");
-                    let mut done = 0;
+            let mut loops: Vec<Pin<Box<dyn Future<Output = Result<(), Error>>>>> = Vec::new();
+            if stagger {
+                for n in 0..FLIGHTS {
+                    let (stream, point) = (device.stream()?, points.point(&format!("{n}"))?);
+                    let begin =
+                        start + Nanos::from_nanos(FLIGHT.as_nanos() * u64::from(n) / u64::from(FLIGHTS));
+                    let (handle, stop, late_ns) = (handle.clone(), Arc::clone(&stop), Arc::clone(&late_ns));
                     // Each begins at its own time, and from then on as soon as the one before has ended.
-                    handle.sleep_until(begin).await;
+                    loops.push(Box::pin(async move {
+                        handle.sleep_until(begin).await;
+                        while !stop.load(Ordering::Relaxed) {
+                            let end = clock.now() + FLIGHT;
+                            stream.launch_until(end)?;
+                            handle.wait(stream.point(), &plan, &point).late_us(late).await?;
+                            late_ns.fetch_add(clock.now().since(end).as_nanos(), Ordering::Relaxed);
+                        }
+                        Ok(())
+                    }));
+                }
+            } else {
+                let streams = (0..FLIGHTS).map(|_| device.stream()).collect::<Result<Vec<_>, _>>()?;
+                let named =
+                    (0..FLIGHTS).map(|n| points.point(&format!("{n}"))).collect::<Result<Vec<_>, _>>()?;
+                // All end at the same time, and begin when all have ended.
+                loops.push(Box::pin(async move {
                     while !stop.load(Ordering::Relaxed) {
                         let end = clock.now() + FLIGHT;
-                        stream.launch_until(end)?;
-                        handle.wait(stream.point(), &plan, &point).late_us(late).await?;
-                        late_ns.fetch_add(clock.now().since(end).as_nanos(), Ordering::Relaxed);
-                        done += 1;
+                        let mut waits: Vec<Option<_>> = Vec::new();
+                        for (stream, point) in streams.iter().zip(&named) {
+                            stream.launch_until(end)?;
+                            waits.push(Some(handle.wait(stream.point(), &plan, point)));
+                        }
+                        core::future::poll_fn(|context| {
+                            for wait in &mut waits {
+                                let ended = wait.as_mut().map(|wait| Pin::new(wait).poll(context));
+                                match ended {
+                                    Some(Poll::Ready(Err(error))) => return Poll::Ready(Err(error)),
+                                    Some(Poll::Ready(Ok(_))) => {
+                                        let late = clock.now().since(end).as_nanos();
+                                        late_ns.fetch_add(late, Ordering::Relaxed);
+                                        *wait = None;
+                                    }
+                                    Some(Poll::Pending) | None => {}
+                                }
+                            }
+                            if waits.iter().all(Option::is_none) {
+                                Poll::Ready(Ok(()))
+                            } else {
+                                Poll::Pending
+                            }
+                        })
+                        .await?;
                     }
-                    Ok(done)
+                    Ok(())
                 }));
             }
-            let mut done = 0;
             let all = core::future::poll_fn(|context| {
-                tasks.retain_mut(|task| match task.as_mut().poll(context) {
-                    core::task::Poll::Ready(Ok(count)) => {
-                        done += count;
+                let mut ended = Ok(());
+                loops.retain_mut(|one| match one.as_mut().poll(context) {
+                    Poll::Ready(result) => {
+                        if result.is_err() {
+                            ended = result;
+                        }
                         false
                     }
-                    core::task::Poll::Ready(Err(_)) => false,
-                    core::task::Poll::Pending => true,
+                    Poll::Pending => true,
                 });
-                if tasks.is_empty() { core::task::Poll::Ready(()) } else { core::task::Poll::Pending }
+                if loops.is_empty() || ended.is_err() { Poll::Ready(ended.clone()) } else { Poll::Pending }
             });
-            idle.block_on(all);
-            Ok(done)
+            idle.block_on(all)
         })
     };
     std::thread::sleep(Duration::from_millis(600));
@@ -381,14 +417,21 @@ fn burn_case(
     let after = threads();
     let (took, stats_after) = (wall.elapsed(), watcher.stats());
     stop.store(true, Ordering::Relaxed);
-    let done = worker.join().map_err(|_| "the tasks' thread panicked".to_owned())?.map_err(failed)?;
+    worker.join().map_err(|_| "the tasks' thread panicked".to_owned())?.map_err(failed)?;
     let cpu = after.0 - before.0;
     let per_s = |after: u64, before: u64| (after - before) as f64 / took.as_secs_f64();
     output.figure("burn", case, "CPU of the watcher", share(cpu, took), "% of a core")?;
     output.figure("burn", case, "wake-ups", per_s(after.1, before.1), "/s")?;
     output.figure("burn", case, "flights", per_s(stats_after.ends, stats.ends), "/s")?;
     output.figure("burn", case, "queries", per_s(stats_after.queries, stats.queries), "/s")?;
-    let late = late_ns.load(Ordering::Relaxed) as f64 / done.max(1) as f64 / 1e3;
+    let (waits, overslept) = points
+        .snapshot()
+        .points
+        .iter()
+        .fold((0, 0), |(waits, late), point| (waits + point.counts.waits(), late + point.counts.late));
+    let waits = waits.max(1) as f64;
+    output.figure("burn", case, "waits that slept too long", 100.0 * overslept as f64 / waits, "%")?;
+    let late = late_ns.load(Ordering::Relaxed) as f64 / waits / 1e3;
     output.figure("burn", case, "told late by, mean", late, "us")?;
     close(watcher)?;
     thread.stop().map_err(failed)?;

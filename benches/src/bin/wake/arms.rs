@@ -3,24 +3,176 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use wakeline::{Clock, Error, Nanos, Wait, WaitPlan, drive};
+use wakeline::{
+    Clock, CompletionPort, End, Error, ErrorCode, Nanos, Outcome, Report, Residual, Wait, WaitPlan, Wake,
+    drive,
+};
+use wakeline_std::{Point as Learned, WatcherHandle, block_on};
 
-use crate::stage::Stage;
+use crate::stage::{Launcher, Place, Stage};
 
 /// One way.
 pub(crate) struct Arm {
     pub(crate) name: &'static str,
+    /// The arm that it is compared with.
+    pub(crate) base: &'static str,
     /// Waits so often for work of that length, a little more at times, on the calling thread or on the runtime of the stage: from each store to the
     /// moment when the waiting code runs.
     pub(crate) run: fn(&Stage, Nanos, u32) -> Result<Vec<Nanos>, Error>,
 }
 
-/// All of them, the one that the others are compared with first.
+/// All of them. Each is compared with its base.
 pub(crate) const ARMS: &[Arm] = &[
-    Arm { name: "notify", run: notify },
-    Arm { name: "local", run: local },
-    Arm { name: "local-unpredicted", run: local_unpredicted },
+    Arm { name: "spin", base: "spin", run: spin },
+    Arm { name: "futex", base: "futex", run: futex },
+    Arm { name: "watcher-thread", base: "futex", run: watcher_thread },
+    Arm { name: "notify", base: "notify", run: notify },
+    Arm { name: "local", base: "notify", run: local },
+    Arm { name: "local-unpredicted", base: "notify", run: local_unpredicted },
+    Arm { name: "watcher-current", base: "notify", run: watcher_current },
+    Arm { name: "notify-workers", base: "notify-workers", run: notify_workers },
+    Arm { name: "watcher-workers", base: "notify-workers", run: watcher_workers },
+    Arm { name: "early-thread", base: "spin", run: early_thread },
+    Arm { name: "early-workers", base: "spin", run: early_workers },
+    Arm { name: "early-strict", base: "spin", run: early_strict },
 ];
+
+/// This thread looks at the word all the time.
+fn spin(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    let mut samples = Vec::new();
+    for _ in 0..waits {
+        let point = stage.launch(length);
+        while point.poll() != Wake::Reached {
+            core::hint::spin_loop();
+        }
+        samples.push(stage.clock().now().since(point.stored_at()));
+    }
+    Ok(samples)
+}
+
+/// The device's thread unparks this one: a bare futex.
+fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    let thread = std::thread::current();
+    let _hook = stage.hook(Arc::new(move || thread.unpark()));
+    let mut samples = Vec::new();
+    for _ in 0..waits {
+        let point = stage.launch(length);
+        while point.poll() != Wake::Reached {
+            std::thread::park();
+        }
+        samples.push(stage.clock().now().since(point.stored_at()));
+    }
+    Ok(samples)
+}
+
+/// What the watcher's arms wait by. The spread of the work is 50 us; the margin covers it and what sleeps end late.
+const WATCHED: &str =
+    "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8";
+
+/// Waits so often by the watcher, on whatever runs this future.
+async fn by_watcher(
+    (handle, launcher): (WatcherHandle, Launcher),
+    (length, waits): (Nanos, u32),
+    (early_wake, suffix): (bool, &str),
+) -> Result<Vec<Nanos>, Error> {
+    let plan: WaitPlan = format!("{WATCHED}{suffix}").parse()?;
+    let mut samples = Vec::new();
+    let learned = Learned::new("wake");
+    // Known from the start: what is learned of lengths is measured elsewhere.
+    for _ in 0..8 {
+        learned.observe(&Ok(report(&plan, length)));
+    }
+    for _ in 0..waits {
+        let point = launcher.launch(length);
+        let seen = point.clone();
+        handle.wait(point, &plan, &learned).early_wake(early_wake).await?;
+        samples.push(handle.now().since(seen.stored_at()));
+    }
+    Ok(samples)
+}
+
+/// A wait that took exactly so long.
+fn report(plan: &WaitPlan, length: Nanos) -> Report {
+    Report {
+        end: End::Done(Outcome::Trusted),
+        plan: *plan,
+        authority: plan.authority(),
+        elapsed: length,
+        residual: Some(Residual::Exact(length)),
+        overshoot: Nanos::ZERO,
+        queries: 0,
+        parks: 1,
+        sleeps: 1,
+    }
+}
+
+fn watched(
+    stage: &Stage,
+    place: Place,
+    work: (Nanos, u32),
+    how: (bool, &'static str),
+) -> Result<Vec<Nanos>, Error> {
+    let what = (stage.handle(place).clone(), stage.launcher());
+    match place {
+        Place::Thread => block_on(by_watcher(what, work, how)),
+        Place::CurrentThread => stage.runtime().block_on(by_watcher(what, work, how)),
+        Place::Workers => on_workers(stage, by_watcher(what, work, how)),
+    }
+}
+
+/// Runs a task on the workers; this thread waits for its end.
+fn on_workers(
+    stage: &Stage,
+    task: impl Future<Output = Result<Vec<Nanos>, Error>> + Send + 'static,
+) -> Result<Vec<Nanos>, Error> {
+    let task = stage.workers().spawn(task);
+    stage.workers().block_on(task).unwrap_or_else(|error| {
+        Err(Error::new(ErrorCode::Backend, [&"wake", &"running a task", &error]).with_source(error))
+    })
+}
+
+fn watcher_thread(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Thread, (length, waits), (false, "+trust"))
+}
+
+fn watcher_current(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::CurrentThread, (length, waits), (false, "+trust"))
+}
+
+fn watcher_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Workers, (length, waits), (false, "+trust"))
+}
+
+/// The task is woken before its word lands, and watches it itself.
+fn early_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Workers, (length, waits), (true, "+trust"))
+}
+
+/// The same under the driver's authority: the watcher asks, and the task watches for its answer.
+fn early_strict(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Workers, (length, waits), (true, ""))
+}
+
+fn early_thread(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Thread, (length, waits), (true, "+trust"))
+}
+
+/// The device's thread wakes a task of a `multi_thread` runtime by tokio's own means.
+fn notify_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    let notify = Arc::new(Notify::new());
+    let rung = Arc::clone(&notify);
+    let _hook = stage.hook(Arc::new(move || rung.notify_one()));
+    let (launcher, clock) = (stage.launcher(), stage.clock());
+    on_workers(stage, async move {
+        let mut samples = Vec::new();
+        for _ in 0..waits {
+            let point = launcher.launch(length);
+            notify.notified().await;
+            samples.push(clock.now().since(point.stored_at()));
+        }
+        Ok(samples)
+    })
+}
 
 /// The device's thread wakes a task of a `current_thread` runtime by tokio's own means.
 fn notify(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {

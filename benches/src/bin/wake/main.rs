@@ -1,8 +1,8 @@
 //! From the store of a completion word to the task that awaits it: what each way of waking takes.
 //!
 //! The device is played by a thread of its own, which stores a word at a set time. The arms take turns, round by round; each is a function in
-//! `arms.rs`. What is compared is the median latency of a round, paired with that of the first arm: what tokio itself takes to wake a task
-//! from another thread.
+//! `arms.rs`. What is compared is the median latency of a round, paired with that of the
+//! arm that it is to be compared with.
 //!
 //! ```console
 //! $ cargo run --release -p wakeline-benches --bin wake -- --seconds 30 --json wake.jsonl
@@ -22,6 +22,7 @@ use serde::Serialize;
 use wakeline::{Error, Nanos};
 use wakeline_benches::{Apart, Environment, Interval, JsonLines, Paired, Quantiles, Record, Tail, Usage};
 use wakeline_std::TimerSlack;
+use wakeline_std::usage::process_cpu_time;
 
 use arms::ARMS;
 use stage::Stage;
@@ -50,7 +51,7 @@ struct Detail {
     length_ns: u64,
     /// From the store to the task.
     latency: Quantiles,
-    /// CPU time of the waiting thread, all waits by their number.
+    /// CPU time of the process without the device's thread, all waits by their number.
     cpu_per_wait_ns: u64,
     /// Whether both threads had a processor of their own.
     threads_apart: bool,
@@ -172,11 +173,13 @@ struct Case {
 struct ArmResult {
     tail: Tail,
     usage: Usage,
+    /// Of the process, without the device's thread.
+    cpu: Nanos,
 }
 
 impl Case {
     fn measure(stage: &Stage, length: Nanos, rounds: u64) -> Result<Self, Error> {
-        let result = || ArmResult { tail: Tail::new(), usage: Usage::default() };
+        let result = || ArmResult { tail: Tail::new(), usage: Usage::default(), cpu: Nanos::ZERO };
         let mut results: Vec<_> = ARMS.iter().map(|_| result()).collect();
         // What an arm learns, and what is slow the first time.
         for arm in ARMS {
@@ -185,9 +188,11 @@ impl Case {
         let mut paired = Paired::new(ARMS.len());
         for _ in 0..rounds {
             paired.round(|arm| {
-                let start = Usage::now();
+                let cpu = || process_cpu_time().unwrap_or(Nanos::ZERO) - stage.device_cpu();
+                let (start, before) = (Usage::now(), cpu());
                 let mut samples = (ARMS[arm].run)(stage, length, WAITS)?;
                 results[arm].usage += Usage::now().since(start);
+                results[arm].cpu = results[arm].cpu + (cpu() - before);
                 for latency in &samples {
                     results[arm].tail.record(latency.as_nanos());
                 }
@@ -207,19 +212,20 @@ impl Case {
         environment: &Environment,
     ) -> Record<Detail> {
         let latency = result.tail.quantiles();
+        let base = ARMS.iter().position(|other| other.name == ARMS[arm].base).unwrap_or(0);
         Record {
             bench: "wake".to_owned(),
             case: format!("{} us", length.as_micros()),
             arm: ARMS[arm].name.to_owned(),
-            base: ARMS[0].name.to_owned(),
+            base: ARMS[base].name.to_owned(),
             rounds: self.paired.rounds(),
-            cost_ratio: self.paired.ratio(arm, 0),
+            cost_ratio: self.paired.ratio(arm, base),
             usage: result.usage,
             detail: Detail {
                 waits: latency.count,
                 length_ns: length.as_nanos(),
                 latency,
-                cpu_per_wait_ns: result.usage.thread_cpu_ns.checked_div(latency.count).unwrap_or(0),
+                cpu_per_wait_ns: result.cpu.as_nanos().checked_div(latency.count).unwrap_or(0),
                 threads_apart,
             },
             environment: environment.clone(),
@@ -227,20 +233,23 @@ impl Case {
     }
 }
 
-const HEAD: &str = "                             latency, us                  by the      CPU of a
-  arm                     p50      p90      p99      max    first     wait, us";
+const HEAD: &str =
+    "                             latency, us                                             CPU of a
+  arm                     p50      p90      p99      max   by its base               wait, us";
 
 #[allow(clippy::cast_precision_loss, reason = "shown with one digit")]
 fn row(record: &Record<Detail>) -> String {
     let us = |ns: u64| ns as f64 / 1_000.0;
     let Quantiles { p50_ns, p90_ns, p99_ns, max_ns, .. } = record.detail.latency;
     let ratio = match record.cost_ratio {
-        Some(Interval { mean, half_width: Some(half), .. }) => format!("{mean:.2} ±{half:.2}"),
-        Some(Interval { mean, .. }) => format!("{mean:.2}"),
+        Some(Interval { mean, half_width: Some(half), .. }) => {
+            format!("{mean:.2} ±{half:.2} {}", record.base)
+        }
+        Some(Interval { mean, .. }) => format!("{mean:.2} {}", record.base),
         None => "-".to_owned(),
     };
     format!(
-        "  {:<18} {:>8.1} {:>8.1} {:>8.1} {:>8.1}  {:>11} {:>9.1}",
+        "  {:<18} {:>8.1} {:>8.1} {:>8.1} {:>8.1}   {:<27} {:>7.1}",
         record.arm,
         us(p50_ns),
         us(p90_ns),

@@ -9,13 +9,17 @@ use wakeline::{
     Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor, Nanos, Slot,
     Status, Turn,
 };
-use wakeline_std::{DeviceThread, ParkPolicy, StdClock};
+use wakeline_std::usage::thread_cpu_time;
+use wakeline_std::{DeviceThread, ParkPolicy, StdClock, Watcher, WatcherHandle};
 use wakeline_tokio::TokioLocal;
 
 const SLOT: Slot = Slot::ALL[0];
 
 /// How long the device's thread watches the clock before a store is due, microseconds: its sleeps must not make the store late.
 const DEVICE_SPIN_US: u32 = 1_000;
+
+/// How many workers the `multi_thread` runtime has.
+const WORKERS: usize = 4;
 
 /// How much longer than its length the work takes at most, so that its end is at no set place of a nap or slice.
 const SPREAD_US: u64 = 50;
@@ -26,6 +30,11 @@ pub(crate) type Hook = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Stage {
     device: Arc<Device>,
     runtime: Runtime,
+    workers: Runtime,
+    /// Kept for its drop.
+    _watcher: Watcher,
+    /// The handle for each runtime, since what wake-ups take is learned by each.
+    handles: [WatcherHandle; 3],
     local: TokioLocal<Arc<CompletionLine>>,
     /// Kept for its drop.
     _thread: DeviceThread<Playing>,
@@ -39,6 +48,8 @@ struct Device {
     stored_at_ns: AtomicU64,
     hook: Mutex<Option<Hook>>,
     bell: OnceLock<Waker>,
+    /// CPU time that its thread had used when it last turned.
+    cpu_ns: AtomicU64,
 }
 
 impl Device {
@@ -64,6 +75,7 @@ impl Turn for Playing {
         if let Some(hook) = hook {
             hook();
         }
+        device.cpu_ns.store(thread_cpu_time().unwrap_or(Nanos::ZERO).as_nanos(), Ordering::Relaxed);
         None
     }
 
@@ -83,13 +95,20 @@ impl Stage {
             stored_at_ns: AtomicU64::new(0),
             hook: Mutex::new(None),
             bell: OnceLock::new(),
+            cpu_ns: AtomicU64::new(0),
         });
         let thread = DeviceThread::spawn_spinning(clock, Playing(Arc::clone(&device)), DEVICE_SPIN_US)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
             Error::new(ErrorCode::Backend, [&"wake", &"building the runtime", &error]).with_source(error)
         })?;
+        let workers =
+            Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().map_err(|error| {
+                Error::new(ErrorCode::Backend, [&"wake", &"building the runtime", &error]).with_source(error)
+            })?;
+        let watcher = Watcher::new()?;
+        let handles = core::array::from_fn(|_| watcher.handle());
         let local = runtime.block_on(async { TokioLocal::new(clock, ParkPolicy::default()) })?;
-        Ok(Self { device, runtime, local, _thread: thread })
+        Ok(Self { device, runtime, workers, _watcher: watcher, handles, local, _thread: thread })
     }
 
     pub(crate) fn clock(&self) -> StdClock {
@@ -99,6 +118,26 @@ impl Stage {
     /// A `current_thread` runtime, for the measuring thread.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// A `multi_thread` runtime of four workers.
+    pub(crate) fn workers(&self) -> &Runtime {
+        &self.workers
+    }
+
+    /// The watcher's handle for a kind of place to wait in.
+    pub(crate) fn handle(&self, place: Place) -> &WatcherHandle {
+        &self.handles[place as usize]
+    }
+
+    /// What the device's thread has used so far.
+    pub(crate) fn device_cpu(&self) -> Nanos {
+        Nanos::from_nanos(self.device.cpu_ns.load(Ordering::Relaxed))
+    }
+
+    /// A lender of work for a task of another thread.
+    pub(crate) fn launcher(&self) -> Launcher {
+        Launcher(Arc::clone(&self.device))
     }
 
     pub(crate) fn local(&self) -> &TokioLocal<Arc<CompletionLine>> {
@@ -111,16 +150,36 @@ impl Stage {
         Hooked(Arc::clone(&self.device))
     }
 
+    /// As [`Launcher::launch`].
+    pub(crate) fn launch(&self, length: Nanos) -> Point {
+        self.launcher().launch(length)
+    }
+}
+
+/// Where a task waits.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    Thread,
+    CurrentThread,
+    Workers,
+}
+
+/// Launches work.
+#[derive(Clone)]
+pub(crate) struct Launcher(Arc<Device>);
+
+impl Launcher {
     /// Has the word stored after `length`, or up to 50 us more. One at a time.
     pub(crate) fn launch(&self, length: Nanos) -> Point {
-        let seq = self.device.line.load(SLOT).next();
-        let due = self.clock().now() + length + Nanos::from_micros(seq.get() * 37 % SPREAD_US);
-        self.device.due_ns.store(due.as_nanos(), Ordering::Release);
-        if let Some(bell) = self.device.bell.get() {
+        let device = &self.0;
+        let seq = device.line.load(SLOT).next();
+        let due = device.clock.now() + length + Nanos::from_micros(seq.get() * 37 % SPREAD_US);
+        device.due_ns.store(due.as_nanos(), Ordering::Release);
+        if let Some(bell) = device.bell.get() {
             bell.wake_by_ref();
         }
-        let word = MemoryDescriptor::new(Arc::clone(&self.device.line), SLOT, seq);
-        Point { device: Arc::clone(&self.device), word }
+        let word = MemoryDescriptor::new(Arc::clone(&device.line), SLOT, seq);
+        Point { device: Arc::clone(device), word }
     }
 }
 
@@ -133,6 +192,7 @@ impl Drop for Hooked {
 }
 
 /// The work that was launched last.
+#[derive(Clone)]
 pub(crate) struct Point {
     device: Arc<Device>,
     word: MemoryDescriptor<Arc<CompletionLine>>,

@@ -163,7 +163,7 @@ impl Crew {
                         // Its task may want a helper as soon as it is woken.
                         locked(&crew.helpers).ending += 1;
                         let shard = &shared.posts[post].shard;
-                        wake(shared, shard, &*fly);
+                        wake(shared, shard, Arc::clone(&fly));
                         fly.let_go();
                         shard.gone(fly);
                         // At no moment is it neither at its end nor idle, nor does it have work.
@@ -322,13 +322,13 @@ impl<'s> Leader<'s> {
     fn run_one(&self, errand: Errand) {
         let shard = self.shard();
         match errand {
-            Errand::Over(fly) | Errand::Rouse(fly) => wake(self.shared, shard, &*fly),
+            Errand::Over(fly) | Errand::Rouse(fly) => wake(self.shared, shard, fly),
             Errand::Drop(fly) => drop(fly),
             Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
             Errand::Block(fly) => {
                 if let Err(busy) = Crew::help(self.shared, Work::Block(self.post, Arc::clone(&fly))) {
                     fly.fail(busy);
-                    wake(self.shared, shard, &*fly);
+                    wake(self.shared, shard, Arc::clone(&fly));
                     shard.gone(fly);
                 }
             }
@@ -386,13 +386,15 @@ impl Rest {
 }
 
 /// Wakes whoever awaits a flight. A waker that panics is caught, counted and told.
-fn wake(shared: &Shared, shard: &Shard, fly: &dyn Fly) {
+fn wake(shared: &Shared, shard: &Shard, fly: Arc<dyn Fly>) {
     let tag = fly.tag();
     let Some(waker) = tag.waker.take() else { return };
     shard.counters.wakes.bump();
     if tag.learns() {
         tag.rouse.woken(shared.clock.now());
     }
+    // Before the task runs, so that it is the task's thread, which allocated it, that frees it.
+    drop(fly);
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);

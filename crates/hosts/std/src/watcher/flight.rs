@@ -433,11 +433,11 @@ impl<L: LineRef> Look<L> {
     }
 
     /// What it needs at first.
-    pub(super) fn begin(&self, now: Instant) -> Next {
+    pub(super) fn begin(&self, now: impl FnOnce() -> Instant) -> Next {
         if self.word.as_ref().is_some_and(MemoryDescriptor::reached) {
             self.end(Wake::Reached);
             Next::Over
-        } else if now >= self.until {
+        } else if self.until < Instant::MAX && now() >= self.until {
             self.end(Wake::Woke);
             Next::Over
         } else if self.word.is_some() {
@@ -458,13 +458,13 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
             Seen::Reached => self.end(Wake::Reached),
             // Whoever awaits looks again, and finds out that it is closed.
             Seen::Closed => self.end(Wake::Woke),
-            Seen::Due => return self.begin(now),
+            Seen::Due => return self.begin(|| now),
         }
         Next::Over
     }
 
     fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {
-        (self.begin(clock.now()), None)
+        (self.begin(|| clock.now()), None)
     }
 
     fn block(&self, _: &dyn Clock) {}

@@ -287,7 +287,7 @@ impl<L: LineRef + Send + Sync + 'static> Future for Looking<L> {
         match core::mem::replace(&mut this.state, LookState::Over(Wake::Woke)) {
             LookState::New(word, until) => {
                 let look = Look::new(Tag::new(), word, until);
-                let next = look.begin(shared.clock.now());
+                let next = look.begin(|| shared.clock.now());
                 if let Some(wake) = look.outcome() {
                     return Poll::Ready(wake);
                 }

@@ -283,7 +283,6 @@ fn loom_a_shutdown_meets_a_registration() {
 fn loom_the_doorbell_meets_the_sleep() {
     model(|| {
         let bell = Arc::new(Bell { rung: Mutex::new(false), ring: Condvar::new() });
-        let shared = Arc::new(Shared::new(WatcherConfig::default()));
         let door = Waker::from(Arc::clone(&bell));
         let shard = Arc::new(Shard::new(door, Instant::ORIGIN, Nanos::ZERO, Nanos::from_micros(50)));
         let lead = Arc::clone(&shard);
@@ -305,7 +304,6 @@ fn loom_the_doorbell_meets_the_sleep() {
                 );
             }
         });
-        let home = Home::new(Arc::clone(&shared));
         for (due, next) in [(500, Next::Ask), (2_000, Next::Sleep { until: Instant::from_nanos(2_000) })] {
             let until = Instant::from_nanos(due);
             let look = Arc::new(Look::<Line>::new(Tag::new(), None, until));
@@ -321,7 +319,6 @@ fn loom_a_look_meets_its_word() {
     model(|| {
         let stage = Arc::new(Stage::new());
         let word = MemoryDescriptor::new(Arc::clone(&stage.line), Slot::ALL[0], Seq::new(1));
-        let home = Home::new(Arc::clone(&stage.shared));
         let look = Arc::new(Look::new(Tag::new(), Some(word), Instant::MAX));
         let store = Arc::clone(&stage);
         let device = thread::spawn(move || store.store());
