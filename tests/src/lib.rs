@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `waits.rs` | one simulated program of waits, drawn from a seed and judged against the truth |
 //! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
+//! | `crowds.rs` | crowds of waits on a watcher in real time, drawn from a seed and judged against the truth |
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
 //! | `bin/soak.rs` | runs many seeds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
 //! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
 //! | `tests/TABLE.md` | which test keeps which promise |
 
+pub mod crowds;
 pub mod probe;
 pub mod waits;
 pub mod watching;

@@ -1,14 +1,14 @@
 //! The stage of the watcher's tests: simulated devices in real time, a port that tells of its calls, retries of measurements.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use wakeline_core::{
     Arming, Clock, CompletionPort, ContextKey, Error, Instant, MemoryDescriptor, Nanos, Status,
 };
 use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream};
-use wakeline_std::{DeviceThread, StdClock};
+use wakeline_std::{DEVICE_SPIN_US_MAX, DeviceThread, StdClock};
 
 /// Real time on the standard library's clock.
 pub type Real = RealTime<StdClock, fn(Nanos)>;
@@ -47,10 +47,19 @@ impl Stage {
     ///
     /// A value out of range, or the system refuses a thread.
     pub fn new(config: SimConfig) -> Result<Self, Error> {
+        Self::spinning(config, DEVICE_SPIN_US_MAX)
+    }
+
+    /// The same, with a thread that spins for at most so long before something is due.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn spinning(config: SimConfig, spin_us_max: u32) -> Result<Self, Error> {
         let clock = StdClock::new();
         let sleep: fn(Nanos) = |length| std::thread::sleep(Duration::from_nanos(length.as_nanos()));
         let device = SimDevice::new(RealTime::new(clock, sleep), config)?;
-        let thread = DeviceThread::spawn(clock, device.clone())?;
+        let thread = DeviceThread::spawn_spinning(clock, device.clone(), spin_us_max)?;
         Ok(Self { clock, device, _thread: thread })
     }
 
@@ -167,6 +176,38 @@ impl CompletionPort for HookPort {
 impl Drop for HookPort {
     fn drop(&mut self) {
         self.calls.tell(Call::Drop);
+    }
+}
+
+/// How late sleeps end on this machine meanwhile, by a thread that sleeps a millisecond again and again.
+#[derive(Debug)]
+pub struct Lateness {
+    over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Duration>,
+}
+
+impl Lateness {
+    /// Begins to look.
+    pub fn watch() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let there = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            const SLEEP: Duration = Duration::from_millis(1);
+            let mut worst = Duration::ZERO;
+            while !there.load(Ordering::Relaxed) {
+                let start = std::time::Instant::now();
+                std::thread::sleep(SLEEP);
+                worst = worst.max(start.elapsed() - SLEEP);
+            }
+            worst
+        });
+        Self { over, thread }
+    }
+
+    /// The latest of all.
+    pub fn worst(self) -> Duration {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or(Duration::ZERO)
     }
 }
 

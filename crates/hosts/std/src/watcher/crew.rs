@@ -166,11 +166,15 @@ impl Crew {
                         wake(shared, shard, Arc::clone(&fly));
                         fly.let_go();
                         shard.gone(fly);
-                        locked(&crew.helpers).ending -= 1;
+                        // At no moment is it neither at its end nor idle, nor does it have work.
+                        helpers = locked(&crew.helpers);
+                        helpers.ending -= 1;
                     }
-                    Work::Lead(post, since) => take_over(shared, post, since),
+                    Work::Lead(post, since) => {
+                        take_over(shared, post, since);
+                        helpers = locked(&crew.helpers);
+                    }
                 }
-                helpers = locked(&crew.helpers);
             } else if helpers.closing {
                 return;
             } else {

@@ -192,6 +192,8 @@ pub(super) struct Options {
     pub(super) cancel: Option<CancelToken>,
     pub(super) late: Nanos,
     pub(super) early_wake: bool,
+    /// The device's own code stores the word: nothing is to be armed.
+    pub(super) kernel: bool,
 }
 
 #[derive(Debug)]
@@ -234,6 +236,10 @@ impl<P: CompletionPort> Flight<P> {
 
     fn carried(&self, inner: &mut Inner<P>, now: Instant, mut action: Action) -> Next {
         loop {
+            // A plan that asks all the time comes by here alone.
+            if self.cancelled() && !matches!(action, Action::Finish(_)) {
+                action = inner.wait.step(now, Observation::Cancelled);
+            }
             action = match action {
                 Action::Query if inner.port.is_some() => return Next::Ask,
                 // Its port is in a call: what that says is taken when it comes, but the end does not wait for it.

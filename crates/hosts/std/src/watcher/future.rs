@@ -10,7 +10,7 @@ use wakeline_core::{
     Nanos, Report, Wait, WaitPlan, Wake,
 };
 
-use super::flight::{Flight, Fly, Look, Next, Options, Seen, Tag};
+use super::flight::{Flight, Fly, Look, Options, Seen, Tag};
 use super::home::Home;
 use super::wake_time::Watched;
 use crate::points::Point;
@@ -64,6 +64,7 @@ where
             cancel: None,
             late: Nanos::ZERO,
             early_wake: home.shared.config.early_wake,
+            kernel: false,
         };
         let state = State::New { port, wait: Wait::new(plan), options };
         Self { home: Arc::clone(home), point: point.clone(), state }
@@ -106,8 +107,9 @@ where
 
     /// For a word that the device's own running code stores, as [`Wait::kernel_point`].
     pub fn kernel_point(mut self) -> Self {
-        if let State::New { wait, .. } = &mut self.state {
+        if let State::New { wait, options, .. } = &mut self.state {
             *wait = wait.clone().kernel_point();
+            options.kernel = true;
         }
         self
     }
@@ -126,6 +128,7 @@ where
         let tag = Tag::seated(home).map_err(Err)?;
         let plan = *wait.plan();
         let arming = match plan.mode() {
+            Mode::Flag { .. } if options.kernel => Arming::Armed,
             Mode::Flag { .. } => port.arm().map_err(Err)?,
             Mode::Block | Mode::Poll => Arming::Unsupported,
         };
@@ -140,12 +143,8 @@ where
         let shard = shared.shard_of(&port);
         let now = shared.clock.now();
         let (wait, action) = wait.start(now);
-        let cancelled = options.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
         let flight = Flight::new(tag, options, wait, port);
-        let mut next = flight.carry(now, action);
-        if cancelled && next != Next::Over {
-            next = flight.see(now, Seen::Due);
-        }
+        let next = flight.carry(now, action);
         if let Some(outcome) = flight.outcome() {
             return Err(outcome);
         }

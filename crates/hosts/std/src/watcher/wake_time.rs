@@ -125,6 +125,8 @@ impl Rouse {
                 return Watched::NotAsked;
             }
             if now >= slice {
+                // The watcher's own thread may be due on this processor, and would wait for as long as we watch.
+                std::thread::yield_now();
                 return Watched::Again;
             }
         }
