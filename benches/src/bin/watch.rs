@@ -8,7 +8,7 @@
 //!
 //! A simulated device plays the device of `burn` in real time, with a thread of its own that is not counted.
 
-use core::pin::{Pin, pin};
+use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,10 +17,7 @@ use std::time::{Duration, Instant as Wall};
 
 use serde::Serialize;
 use wakeline::sim::{RealTime, SimConfig, SimDevice};
-use wakeline::{
-    Arming, Clock, CompletionLine, CompletionPort, Error, Instant, MemoryDescriptor, Nanos, Seq, Slot,
-    Status, Timer, WaitPlan, Watch,
-};
+use wakeline::{Clock, CompletionLine, Error, Instant, MemoryDescriptor, Nanos, Seq, Slot, Timer, WaitPlan};
 use wakeline_benches::{Environment, JsonLines};
 use wakeline_std::{DeviceThread, ParkPolicy, Points, StdClock, Watcher, WatcherConfig, WatcherHandle};
 
@@ -108,55 +105,33 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// A word that the caller stores.
-struct Word(MemoryDescriptor<Line>);
-
-impl CompletionPort for Word {
-    type Line = Line;
-    fn query(&mut self) -> Result<Status, Error> {
-        Ok(if self.0.reached() { Status::Done } else { Status::Pending })
-    }
-    fn block(&mut self, _: Option<Instant>) -> Result<Status, Error> {
-        self.query()
-    }
-    fn arm(&mut self) -> Result<Arming, Error> {
-        Ok(Arming::Armed)
-    }
-    fn descriptor(&self) -> Option<&MemoryDescriptor<Line>> {
-        Some(&self.0)
-    }
-}
-
 /// How many words a thread registers before it stores them.
 const BATCH: usize = 64;
 
 /// Registers, stores and awaits words in batches until told to stop; counts them, and the time that registering took.
 fn register(handle: &WatcherHandle, stop: &AtomicBool, registering: &AtomicU64) -> u64 {
     let lines: Vec<Line> = (0..BATCH / 8).map(|_| Arc::new(CompletionLine::new())).collect();
-    let (mut seq, mut done) = (Seq::ZERO, 0);
+    let (mut seq, mut done, mut waits) = (Seq::ZERO, 0, Vec::with_capacity(BATCH));
     let mut context = Context::from_waker(Waker::noop());
     while !stop.load(Ordering::Relaxed) {
         seq = seq.next();
-        let ports: Vec<Word> = (0..BATCH)
-            .map(|n| Word(MemoryDescriptor::new(Arc::clone(&lines[n / 8]), Slot::ALL[n % 8], seq)))
-            .collect();
-        let mut waits: Vec<_> =
-            ports.iter().map(|port| Some(Box::pin(handle.watch(port, Instant::MAX)))).collect();
         let start = Wall::now();
-        for wait in waits.iter_mut().flatten() {
-            let _ = wait.as_mut().poll(&mut context);
-        }
+        waits.extend((0..BATCH).map(|n| {
+            let word = MemoryDescriptor::new(Arc::clone(&lines[n / 8]), Slot::ALL[n % 8], seq);
+            let mut wait = handle.word(word, Instant::MAX);
+            let _ = Pin::new(&mut wait).poll(&mut context);
+            wait
+        }));
         let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         registering.fetch_add(took, Ordering::Relaxed);
         for line in &lines {
             Slot::ALL.iter().for_each(|slot| line.store(*slot, seq));
         }
         // In order, so that what is polled again and again is one of them only.
-        for wait in &mut waits {
-            while wait.as_mut().is_some_and(|wait| wait.as_mut().poll(&mut context).is_pending()) {
+        for mut wait in waits.drain(..) {
+            while Pin::new(&mut wait).poll(&mut context).is_pending() {
                 core::hint::spin_loop();
             }
-            *wait = None;
         }
         done += BATCH as u64;
     }
@@ -205,14 +180,12 @@ fn flights(output: &mut Output, length: Duration) -> Result<(), String> {
         let watcher = watcher()?;
         let handle = watcher.handle();
         let lines: Vec<Line> = (0..count.div_ceil(8)).map(|_| Arc::new(CompletionLine::new())).collect();
-        let port =
-            |n: usize| Word(MemoryDescriptor::new(Arc::clone(&lines[n / 8]), Slot::ALL[n % 8], Seq::new(1)));
-        let ports: Vec<Word> = (0..count).map(port).collect();
         let mut context = Context::from_waker(Waker::noop());
-        let mut waits: Vec<Pin<Box<_>>> = Vec::new();
-        for port in &ports {
-            let mut wait = Box::pin(handle.watch(port, Instant::MAX));
-            let _ = wait.as_mut().poll(&mut context);
+        let mut waits = Vec::new();
+        for n in 0..count {
+            let word = MemoryDescriptor::new(Arc::clone(&lines[n / 8]), Slot::ALL[n % 8], Seq::new(1));
+            let mut wait = handle.word(word, Instant::MAX);
+            let _ = Pin::new(&mut wait).poll(&mut context);
             waits.push(wait);
         }
         let (rate, each) = rate(&watcher, 1, length);
@@ -233,9 +206,9 @@ fn one_wake(handle: &WatcherHandle) -> f64 {
     let (mut seq, mut took) = (Seq::ZERO, Vec::new());
     for _ in 0..2_000 {
         seq = seq.next();
-        let port = Word(MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], seq));
-        let mut wait = pin!(handle.watch(&port, Instant::MAX));
-        let _ = wait.as_mut().poll(&mut context);
+        let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], seq);
+        let mut wait = handle.word(word, Instant::MAX);
+        let _ = Pin::new(&mut wait).poll(&mut context);
         // The registration has been taken in by then.
         let settle = Wall::now();
         while settle.elapsed() < Duration::from_micros(20) {
@@ -243,7 +216,7 @@ fn one_wake(handle: &WatcherHandle) -> f64 {
         }
         let start = Wall::now();
         line.store(Slot::ALL[0], seq);
-        while wait.as_mut().poll(&mut context).is_pending() {
+        while Pin::new(&mut wait).poll(&mut context).is_pending() {
             core::hint::spin_loop();
         }
         took.push(start.elapsed().as_nanos());
@@ -291,14 +264,13 @@ fn burn(output: &mut Output, length: Duration) -> Result<(), String> {
         )
     };
     let naps = |nap_us| ParkPolicy::new(0, nap_us).map_err(|error| error.to_string());
-    let spins = ParkPolicy::default();
+    let spins = ParkPolicy::new(300, 50).map_err(|error| error.to_string())?;
     for (case, stagger, late, park, plan) in [
-        ("64 x 20 ms at once", false, 0, spins, text(100)),
-        ("64 x 20 ms at once, trusted", false, 0, spins, format!("{}+trust", text(100))),
+        ("64 x 20 ms at once", false, 0, spins, text(200)),
+        ("the same, trusted", false, 0, spins, format!("{}+trust", text(200))),
         ("64 x 20 ms spread, spins", true, 0, spins, text(60)),
-        ("64 x 20 ms spread, naps of 20 us", true, 0, naps(20)?, text(60)),
-        ("64 x 20 ms spread, naps of 50 us", true, 0, naps(50)?, text(60)),
-        ("the same, trusted", true, 0, naps(50)?, format!("{}+trust", text(60))),
+        ("64 x 20 ms spread, naps", true, 0, naps(60)?, text(60)),
+        ("the same, trusted", true, 0, naps(60)?, format!("{}+trust", text(60))),
         ("64 x 20 ms spread, late_us=500", true, 500, spins, text(60)),
         ("the same, trusted", true, 500, spins, format!("{}+trust", text(60))),
     ] {

@@ -20,7 +20,8 @@ pub const POINTS_MAX: usize = 1 << 16;
 /// Invariants: a cold point predicts nothing, so its wait never sleeps; the prediction is the minimum of the
 /// last `window` residuals that were measured; a wait that slept too long (a censored residual) counts as half of
 /// `min(wake, prediction)`, so it lowers the prediction, never raises it, and a prediction that is too long by any factor
-/// is undone in a number of waits that grows with the factor's logarithm.
+/// is undone in a number of waits that grows with the factor's logarithm. (One that was late because its timer was is excused once in
+/// a row.)
 ///
 /// Cost: predicting and then observing take at most 200 instructions together with 16 points and 30 more at 64 (a binary search, which the
 /// second finds done), and allocate nothing. The first residual of a point, and one whose plan changes its window,
@@ -54,6 +55,8 @@ struct Point<K> {
     key: K,
     /// The number of its last use.
     used: u64,
+    /// The last wait was late because the host's timer was, and taught nothing.
+    excused: bool,
     history: Window,
 }
 
@@ -95,6 +98,9 @@ impl<K: Ord> PointTable<K> {
 
     /// Learns from a wait of this point. One that did not end well or was not watched teaches nothing, nor does one whose
     /// residual is known only to be at least so long, unless that is half of it.
+    ///
+    /// A late wake counts as half, except where it was late because its sleep overshot by more than the margin: that says something
+    /// of the host's timers and nothing of the point, so it teaches nothing, unless the wait before was excused in the same way.
     pub fn observe(&mut self, key: K, report: &Report) {
         let residual = match report.residual {
             Some(Residual::Exact(residual)) => residual,
@@ -102,6 +108,10 @@ impl<K: Ord> PointTable<K> {
             Some(Residual::AtLeast(least)) if least + least >= report.elapsed => least,
             None | Some(Residual::AtLeast(_)) => return,
             Some(Residual::AtMost { wake, prediction }) => {
+                let margin = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.margin());
+                if report.overshoot > margin && self.excuse(&key) {
+                    return;
+                }
                 Nanos::from_nanos(wake.min(prediction).as_nanos() / 2)
             }
         };
@@ -114,6 +124,7 @@ impl<K: Ord> PointTable<K> {
         let Some(predict) = plan.predict() else { return };
         let place = self.find(&key).unwrap_or_else(|place| self.insert(place, key));
         self.use_at(place).push(predict.window(), residual);
+        self.points[place].excused = false;
     }
 
     /// How many points have residuals.
@@ -144,6 +155,13 @@ impl<K: Ord> PointTable<K> {
         &mut point.history
     }
 
+    /// Whether a late wake of this point is excused: the first in a row is.
+    #[cold]
+    fn excuse(&mut self, key: &K) -> bool {
+        let point = self.find(key).ok().and_then(|place| self.points.get_mut(place));
+        point.is_some_and(|point| !core::mem::replace(&mut point.excused, true))
+    }
+
     #[cold]
     /// Makes a point, which would stand at `place`; in a full table the one used longest ago leaves. Returns where it is.
     fn insert(&mut self, mut place: usize, key: K) -> usize {
@@ -153,7 +171,7 @@ impl<K: Ord> PointTable<K> {
             self.points.remove(oldest);
             place -= usize::from(oldest < place);
         }
-        self.points.insert(place, Point { key, used: 0, history: Window::default() });
+        self.points.insert(place, Point { key, used: 0, excused: false, history: Window::default() });
         place
     }
 }
@@ -301,6 +319,26 @@ mod tests {
         }
         assert_eq!(late, 5, "16 ms to under 0.6 ms by halves");
         assert!(wait(&mut table, &plan(8), us(500)).elapsed <= us(500));
+    }
+
+    /// The timer was late by more than the margin: once that says nothing of the point, twice in a row it is taken for a sign.
+    #[test]
+    fn a_wake_that_was_late_by_its_timer_is_excused_once() {
+        let mut table = PointTable::new(4).unwrap();
+        let mut late = wait(&mut table, &plan(8), us(5_000));
+        late.overshoot = us(10_000);
+        late.residual = Some(Residual::AtMost { wake: us(5_000), prediction: us(5_000) });
+        table.observe(0, &late);
+        assert_eq!(table.predict(&0, &plan(8)), Some(us(5_000)));
+        table.observe(0, &late);
+        assert_eq!(table.predict(&0, &plan(8)), Some(us(2_500)), "the second in a row counts");
+        table.observe(0, &late);
+        assert_eq!(table.predict(&0, &plan(8)), Some(us(2_500)), "what was learned starts a new row");
+        let mut close = late;
+        close.overshoot = Nanos::ZERO;
+        close.residual = Some(Residual::AtMost { wake: us(2_000), prediction: us(2_500) });
+        table.observe(0, &close);
+        assert_eq!(table.predict(&0, &plan(8)), Some(us(1_000)), "no excuse without a late timer");
     }
 
     /// A store was lost, and the wait ended on a backstop: all that is known is that the residual was over nothing much.

@@ -255,8 +255,14 @@ where
     }
 }
 
-/// A word or a moment that a task waits for which drives its wait itself.
-pub(super) struct Looking<L>
+/// A word or a moment that a task waits for: no port, no plan, no driver. Made by
+/// [`WatcherHandle::word`](crate::WatcherHandle::word).
+///
+/// Resolves to [`Wake::Reached`] once the word has reached its number, to [`Wake::Woke`] once its time has come; polled again after
+/// that it says the same. Needs no place among the watcher's flights. Once the watcher is closed it looks by itself at each poll and
+/// lets others run in between. Cost: one allocation, none where the word is there at the first poll.
+#[must_use = "it waits when it is awaited"]
+pub struct WordWait<L>
 where
     L: LineRef + Send + Sync + 'static,
 {
@@ -270,15 +276,15 @@ enum LookState<L: LineRef> {
     Over(Wake),
 }
 
-impl<L: LineRef + Send + Sync + 'static> Looking<L> {
+impl<L: LineRef + Send + Sync + 'static> WordWait<L> {
     pub(super) fn new(home: &Arc<Home>, word: Option<MemoryDescriptor<L>>, until: Instant) -> Self {
         Self { home: Arc::clone(home), state: LookState::New(word, until) }
     }
 }
 
-impl<L: LineRef + Send + Sync + 'static> Unpin for Looking<L> {}
+impl<L: LineRef + Send + Sync + 'static> Unpin for WordWait<L> {}
 
-impl<L: LineRef + Send + Sync + 'static> Future for Looking<L> {
+impl<L: LineRef + Send + Sync + 'static> Future for WordWait<L> {
     type Output = Wake;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Wake> {
@@ -334,7 +340,7 @@ impl<L: LineRef + Send + Sync + 'static> Future for Looking<L> {
     }
 }
 
-impl<L: LineRef + Send + Sync + 'static> Drop for Looking<L> {
+impl<L: LineRef + Send + Sync + 'static> Drop for WordWait<L> {
     fn drop(&mut self) {
         if let LookState::Flying(look, shard) =
             core::mem::replace(&mut self.state, LookState::Over(Wake::Woke))
@@ -342,5 +348,16 @@ impl<L: LineRef + Send + Sync + 'static> Drop for Looking<L> {
             look.tag.abandon();
             self.home.shared.posts[shard].shard.gone(look);
         }
+    }
+}
+
+impl<L: LineRef + Send + Sync + 'static> fmt::Debug for WordWait<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            LookState::New(..) => "new",
+            LookState::Flying(..) => "flying",
+            LookState::Over(_) => "over",
+        };
+        f.debug_struct("WordWait").field("state", &state).finish()
     }
 }

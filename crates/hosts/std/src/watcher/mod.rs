@@ -37,7 +37,7 @@ mod wheel;
 pub use config::WatcherConfig;
 pub use contexts::BACKSTOP_QUERIES_PER_MS_MAX;
 pub use crew::AWAY_NS_MAX;
-pub use future::{LATE_US_MAX, WatcherWait};
+pub use future::{LATE_US_MAX, WatcherWait, WordWait};
 pub use stats::WatcherStats;
 pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
 
@@ -47,13 +47,12 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, Weak};
 
 use wakeline_core::{
-    CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, Nanos, Timer, WaitPlan,
-    Wake, Watch,
+    CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, LineRef, MemoryDescriptor,
+    Nanos, Timer, WaitPlan, Wake, Watch,
 };
 
 use crate::clock::StdClock;
 use crate::points::Point;
-use future::Looking;
 use home::{Home, Shared};
 
 /// A thread that watches completion words for the tasks of any runtime.
@@ -197,6 +196,28 @@ impl WatcherHandle {
         WatcherWait::new(&self.home, port, plan, point)
     }
 
+    /// Awaits a word until `until` ([`Instant::MAX`]: without bound); see [`WordWait`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use wakeline_core::{CompletionLine, Instant, MemoryDescriptor, Seq, Slot, Wake};
+    /// use wakeline_std::{Watcher, block_on};
+    /// let watcher = Watcher::new()?;
+    /// let line = Arc::new(CompletionLine::new());
+    /// let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));
+    /// let wait = watcher.handle().word(word, Instant::MAX);
+    /// let device = std::thread::spawn(move || line.store(Slot::ALL[0], Seq::new(1)));
+    /// assert_eq!(block_on(wait), Wake::Reached);
+    /// # device.join().unwrap();
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    pub fn word<L>(&self, word: MemoryDescriptor<L>, until: Instant) -> WordWait<L>
+    where
+        L: LineRef + Send + Sync + 'static,
+    {
+        WordWait::new(&self.home, Some(word), until)
+    }
+
     /// As [`Watcher::cancel_token`].
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken::ringing(Waker::from(Arc::new(LookAtTokens(Arc::downgrade(&self.home.shared)))))
@@ -216,7 +237,7 @@ impl WatcherHandle {
         self.home.shared.seated()
     }
 
-    /// How long this runtime takes from a call of its waker to the poll, as learned: a high quantile.
+    /// How long this runtime takes from a call of its waker to the poll, as learned: the median.
     pub fn wake_time(&self) -> Nanos {
         self.home.wake_time.get()
     }
@@ -252,7 +273,7 @@ impl Clock for WatcherHandle {
 
 impl Timer for WatcherHandle {
     async fn sleep_until(&self, at: Instant) {
-        Looking::<Arc<CompletionLine>>::new(&self.home, None, at).await;
+        WordWait::<Arc<CompletionLine>>::new(&self.home, None, at).await;
     }
 
     fn yield_now(&self) -> impl Future<Output = ()> {
@@ -273,6 +294,6 @@ where
     P::Line: Send + Sync + 'static,
 {
     async fn watch(&self, port: &P, until: Instant) -> Wake {
-        Looking::new(&self.home, port.descriptor().cloned(), until).await
+        WordWait::new(&self.home, port.descriptor().cloned(), until).await
     }
 }
