@@ -17,7 +17,9 @@ use wakeline_core::{
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::usage::thread_switches;
 use wakeline_std::{Point, WATCH_SLICE_NS_MAX, Watcher, WatcherConfig, WatcherHandle, block_on};
-use wakeline_tests::watching::{Calls, HookPort, PLANS, Stage, eventually, measured, median, within};
+use wakeline_tests::watching::{
+    Calls, HookPort, Lateness, PLANS, Stage, eventually, measured, median, within,
+};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const PREDICT: &str =
@@ -289,6 +291,7 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
     let watcher = Watcher::new().unwrap();
     measured(|| {
         let point = Point::new("late");
+        let machine = Lateness::watch();
         let before = watcher.stats();
         let ports: Vec<_> = (0..WAITS).map(|_| stage.work(ms(20)).unwrap()).collect();
         let threads: Vec<_> = ports
@@ -316,11 +319,14 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
         let after = watcher.stats();
         let (sleeps, naps) = (after.sleeps - before.sleeps, after.naps - before.naps);
         let worst = *lates.iter().max().unwrap();
+        // Where others load the machine, each of the threads that take part is as late as that now and then.
+        let machine = Nanos::from_nanos(machine.worst().as_nanos().try_into().unwrap());
+        let allowed = ms(5 + 15) + machine + machine + machine + machine;
         // One wake-up for each 5 ms of 20, and some for the arrivals.
-        if worst < ms(5 + 15) && naps == 0 && sleeps < 100 {
+        if worst < allowed && naps == 0 && sleeps < 100 {
             Ok(())
         } else {
-            Err(format!("{worst} late, {naps} naps, {sleeps} sleeps"))
+            Err(format!("{worst} late of {allowed}, {naps} naps, {sleeps} sleeps"))
         }
     });
 }
