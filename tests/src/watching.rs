@@ -197,7 +197,7 @@ impl Lateness {
             while !there.load(Ordering::Relaxed) {
                 let start = std::time::Instant::now();
                 std::thread::sleep(SLEEP);
-                worst = worst.max(start.elapsed() - SLEEP);
+                worst = worst.max(start.elapsed().saturating_sub(SLEEP));
             }
             worst
         });

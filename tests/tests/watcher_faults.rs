@@ -69,8 +69,8 @@ fn report(trust: &str) -> Result<(), String> {
     // One stream that is stuck: every point of it has a word to watch that never comes.
     let ports: Vec<_> = (0..FLIGHTS).map(|_| sick.work(Nanos::MAX).unwrap()).collect();
     let mut flights: Vec<_> = ports.into_iter().map(|port| watcher.wait(port, &plan, &point)).collect();
-    let wakes: Vec<_> = flights.iter().map(|_| Arc::new(Woken(sick.clock, OnceLock::new()))).collect();
-    for (wait, woken) in flights.iter_mut().zip(&wakes) {
+    let ends: Vec<_> = flights.iter().map(|_| Arc::new(Woken(sick.clock, OnceLock::new()))).collect();
+    for (wait, woken) in flights.iter_mut().zip(&ends) {
         let waker = Waker::from(Arc::clone(woken));
         assert!(Pin::new(wait).poll(&mut Context::from_waker(&waker)).is_pending());
     }
@@ -78,10 +78,10 @@ fn report(trust: &str) -> Result<(), String> {
     // All are up, and the backstops of some rounds have been.
     assert!(watcher.handle().pending() >= FLIGHTS);
     std::thread::sleep(Duration::from_nanos((BACKSTOP + BACKSTOP + BACKSTOP).as_nanos()));
-    assert!(wakes.iter().all(|woken| woken.1.get().is_none()));
+    assert!(ends.iter().all(|woken| woken.1.get().is_none()));
     let machine = Lateness::watch();
-    sick.device.inject_fault();
     let injected = sick.clock.now();
+    sick.device.inject_fault();
     // The driver's first report, as whoever asks all the time would have it.
     let first = loop {
         if asker.query().is_err() {
@@ -89,7 +89,7 @@ fn report(trust: &str) -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_micros(100));
     };
-    assert!(eventually(LIMIT, || wakes.iter().all(|woken| woken.1.get().is_some())));
+    assert!(eventually(LIMIT, || ends.iter().all(|woken| woken.1.get().is_some())));
     // Where others load the machine, each of the threads that take part is as late as that now and then.
     let machine = Nanos::from_nanos(machine.worst().as_nanos().try_into().unwrap());
     let machine = machine + machine + machine + machine;
@@ -99,15 +99,16 @@ fn report(trust: &str) -> Result<(), String> {
     over.store(true, Ordering::Relaxed);
     others.join().unwrap();
     for wait in &mut flights {
-        let Poll::Ready(Err(error)) = Pin::new(wait).poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("woken, but not at its end");
-        };
-        assert_eq!(error.code(), ErrorCode::Backend);
+        let outcome = Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(
+            matches!(&outcome, Poll::Ready(Err(error)) if error.code() == ErrorCode::Backend),
+            "woken, and then {outcome:?}"
+        );
     }
-    assert!(first >= injected + LAG - Nanos::from_millis(1), "noticed after {}", first.since(injected));
+    assert!(first >= injected + LAG, "noticed after {}", first.since(injected));
     assert_eq!(watcher.handle().pending(), 0);
     assert!(watcher.stats().faults > 0, "nobody asked for the others");
-    let last = wakes.iter().filter_map(|woken| woken.1.get().copied()).max().unwrap();
+    let last = ends.iter().filter_map(|woken| woken.1.get().copied()).max().unwrap();
     let took = last.since(first);
     let stats = watcher.stats();
     let completed = completions.load(Ordering::Relaxed);
