@@ -99,7 +99,7 @@ impl<K: Ord> PointTable<K> {
     /// Learns from a wait of this point. One that did not end well or was not watched teaches nothing, nor does one whose
     /// residual is known only to be at least so long, unless that is half of it.
     ///
-    /// A late wake counts as half, except where it was late because its sleep overshot by more than the margin: that says something
+    /// A late wake counts as half, except where it was late because its sleep overshot by more than half of the margin: that says something
     /// of the host's timers and nothing of the point, so it teaches nothing, unless the wait before was excused in the same way.
     pub fn observe(&mut self, key: K, report: &Report) {
         let residual = match report.residual {
@@ -109,7 +109,7 @@ impl<K: Ord> PointTable<K> {
             None | Some(Residual::AtLeast(_)) => return,
             Some(Residual::AtMost { wake, prediction }) => {
                 let margin = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.margin());
-                if report.overshoot > margin && self.excuse(&key) {
+                if report.overshoot + report.overshoot > margin && self.excuse(&key) {
                     return;
                 }
                 Nanos::from_nanos(wake.min(prediction).as_nanos() / 2)

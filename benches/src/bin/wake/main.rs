@@ -51,7 +51,7 @@ struct Detail {
     length_ns: u64,
     /// From the store to the task.
     latency: Quantiles,
-    /// CPU time of the process without the device's thread, all waits by their number.
+    /// CPU time of the process without what plays the device, all waits by their number.
     cpu_per_wait_ns: u64,
     /// Whether both threads had a processor of their own.
     threads_apart: bool,

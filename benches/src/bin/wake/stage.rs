@@ -50,6 +50,8 @@ struct Device {
     bell: OnceLock<Waker>,
     /// CPU time that its thread had used when it last turned.
     cpu_ns: AtomicU64,
+    /// CPU time that launching has taken.
+    launch_cpu_ns: AtomicU64,
 }
 
 impl Device {
@@ -96,6 +98,7 @@ impl Stage {
             hook: Mutex::new(None),
             bell: OnceLock::new(),
             cpu_ns: AtomicU64::new(0),
+            launch_cpu_ns: AtomicU64::new(0),
         });
         let thread = DeviceThread::spawn_spinning(clock, Playing(Arc::clone(&device)), DEVICE_SPIN_US)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
@@ -130,9 +133,10 @@ impl Stage {
         &self.handles[place as usize]
     }
 
-    /// What the device's thread has used so far.
+    /// What playing the device has used so far: its thread, and waking that for each launch.
     pub(crate) fn device_cpu(&self) -> Nanos {
-        Nanos::from_nanos(self.device.cpu_ns.load(Ordering::Relaxed))
+        let Device { cpu_ns, launch_cpu_ns, .. } = &*self.device;
+        Nanos::from_nanos(cpu_ns.load(Ordering::Relaxed) + launch_cpu_ns.load(Ordering::Relaxed))
     }
 
     /// A lender of work for a task of another thread.
@@ -172,12 +176,15 @@ impl Launcher {
     /// Has the word stored after `length`, or up to 50 us more. One at a time.
     pub(crate) fn launch(&self, length: Nanos) -> Point {
         let device = &self.0;
+        let cpu = || thread_cpu_time().unwrap_or(Nanos::ZERO);
+        let before = cpu();
         let seq = device.line.load(SLOT).next();
         let due = device.clock.now() + length + Nanos::from_micros(seq.get() * 37 % SPREAD_US);
         device.due_ns.store(due.as_nanos(), Ordering::Release);
         if let Some(bell) = device.bell.get() {
             bell.wake_by_ref();
         }
+        device.launch_cpu_ns.fetch_add((cpu() - before).as_nanos(), Ordering::Relaxed);
         let word = MemoryDescriptor::new(Arc::clone(&device.line), SLOT, seq);
         Point { device: Arc::clone(device), word }
     }

@@ -181,6 +181,7 @@ pub(super) struct Flight<P: CompletionPort> {
     pub(super) options: Options,
     word: Option<MemoryDescriptor<P::Line>>,
     context: Option<ContextKey>,
+    trusted: bool,
     inner: Lock<Inner<P>>,
     outcome: Once<Result<Report, Error>>,
 }
@@ -212,6 +213,7 @@ impl<P: CompletionPort> Flight<P> {
             options,
             word: port.descriptor().cloned(),
             context: port.context(),
+            trusted: wait.plan().authority() != Authority::Driver && port.descriptor().is_some(),
             inner: Lock::new(Inner { wait, port: Some(port), fault: None }),
             outcome: Once::new(),
         }
@@ -397,7 +399,7 @@ where
     }
 
     fn trusted(&self) -> bool {
-        self.inner.lock().wait.plan().authority() != Authority::Driver && self.word.is_some()
+        self.trusted
     }
 
     fn early(&self, landing: Instant) -> Option<(Nanos, Instant)> {

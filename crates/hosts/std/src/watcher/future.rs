@@ -136,7 +136,8 @@ where
         options.early_wake &= options.late == Nanos::ZERO;
         let looks = options.cancel.as_ref().is_some_and(|token| token.bell().is_none());
         let wait = wait
-            .predicted(point.predict(&plan))
+            // What was learned of late wakes is late by so much.
+            .predicted(point.predict(&plan).map(|residual| residual - options.late))
             .deadline(Some(options.deadline))
             .cancellable(looks)
             .watched(arming);

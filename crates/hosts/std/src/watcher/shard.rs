@@ -102,6 +102,8 @@ pub(super) struct Core {
     asks: VecDeque<u32>,
     errands: Vec<Errand>,
     turns: u32,
+    /// Who has left and still stands in the wheels, and their contexts.
+    left: Vec<(u32, Option<usize>)>,
     /// Kept for their memory.
     reached: Vec<u32>,
     due: Vec<u32>,
@@ -151,6 +153,7 @@ impl Shard {
             asks: VecDeque::new(),
             errands: Vec::new(),
             turns: 0,
+            left: Vec::new(),
             reached: Vec::new(),
             due: Vec::new(),
             hot: 0,
@@ -246,6 +249,7 @@ impl Shard {
 impl Core {
     /// Takes what has come in, looks at the words and at the time.
     pub(super) fn turn(&mut self, shard: &Shard, now: Instant) {
+        self.tidy();
         self.turns = self.turns.wrapping_add(1);
         // A look takes the line that those who register write away from them.
         if (self.lines.armed() == 0 || self.turns.is_multiple_of(TURNS_PER_LOOK)) && !shard.inbox.is_empty() {
@@ -441,17 +445,25 @@ impl Core {
         number
     }
 
-    /// Takes a flight out of everything; its task is woken as an errand.
+    /// Lets a flight go; its task is woken as an errand. What else there is to do waits for [`tidy`](Self::tidy), since the task does
+    /// not need it.
     fn leave(&mut self, shard: &Shard, number: u32) {
         self.unwatch(number);
-        self.at(number, Instant::MAX);
         let Some(entry) = self.entries.get_mut(number as usize).and_then(Option::take) else { return };
-        self.free.push(number);
-        if let Some(context) = entry.context {
-            self.contexts.leave(context);
-        }
         shard.counters.ends.add(1);
         self.errands.push(Errand::Over(entry.fly));
+        self.left.push((number, entry.context));
+    }
+
+    /// Takes those that have left out of the wheels, and gives their numbers to others.
+    fn tidy(&mut self) {
+        while let Some((number, context)) = self.left.pop() {
+            self.at(number, Instant::MAX);
+            if let Some(context) = context {
+                self.contexts.leave(context);
+            }
+            self.free.push(number);
+        }
     }
 
     fn unwatch(&mut self, number: u32) {
