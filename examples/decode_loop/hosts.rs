@@ -44,12 +44,10 @@ impl Host {
     /// What waits, for people.
     pub(crate) const fn what(self) -> &'static str {
         match self {
-            Self::Std => "the thread that launches waits by itself",
-            Self::Watcher => {
-                "that thread sleeps in `block_on`, a watcher's thread watches and wakes it early"
-            }
-            Self::Tokio => "a task of a `multi_thread` runtime of tokio, which the same watcher wakes early",
-            Self::TokioLocal => "a task of a `current_thread` runtime of tokio, whose own thread watches",
+            Self::Std => "the measuring thread waits by itself",
+            Self::Watcher => "it sleeps in `block_on`; a watcher's thread watches, and wakes it early",
+            Self::Tokio => "a task of a `multi_thread` runtime of tokio, which that watcher wakes early",
+            Self::TokioLocal => "a task of a `current_thread` runtime of tokio, which watches by itself",
             Self::Uring => "a task of an executor that sleeps in an io_uring",
         }
     }
@@ -98,7 +96,9 @@ pub(crate) struct LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, warning, why } = self;
-        write!(f, "warning: the host `{}` is left out: {}: {warning}: {why}", host.name(), warning.code())
+        // What the warning says would run instead does not here.
+        let lack = warning.args().get(1).map_or("it cannot run here", |lack| lack);
+        write!(f, "warning: the host `{}` is left out: {}: {lack}: {why}", host.name(), warning.code())
     }
 }
 
