@@ -54,7 +54,7 @@ pub(crate) struct Cli {
     /// A nap between two looks at the word takes so many microseconds
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) nap_us: u32,
-    /// Leave out the last plan with an executor that works while it waits
+    /// Leave out the last plan with an executor (of `std`) that works while it waits
     #[arg(long)]
     pub(crate) no_work: bool,
     /// Write a record for each workload and plan, as JSON lines

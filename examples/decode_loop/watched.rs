@@ -108,7 +108,9 @@ impl Stage {
         let beside = beside + (cpu() - resting);
         let used = self.meter.others() - before - beside;
         let share = Nanos::from_nanos(used.as_nanos() / samples.len().max(1) as u64);
-        samples.into_iter().for_each(|sample| each(Sample { cpu: share, ..sample }));
+        for sample in samples {
+            each(Sample { cpu: share, ..sample });
+        }
         Ok(())
     }
 }

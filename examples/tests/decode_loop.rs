@@ -138,8 +138,7 @@ fn present(ran: &Ran) -> &'static [&'static str] {
         assert_eq!(ran.stderr, "");
         return &HOSTS;
     }
-    let warned =
-        "decode_loop: warning: the host `uring` is left out: 0x0003: executor `io-uring` cannot run here";
+    let warned = "decode_loop: warning: the host `uring` is left out: 0x0003 ExecutorFallback: no io_uring: ";
     assert!(ran.stderr.starts_with(warned) && ran.stderr.lines().count() == 1, "{ran:?}");
     &HOSTS[..4]
 }

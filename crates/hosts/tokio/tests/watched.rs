@@ -1,6 +1,6 @@
 //! Waits by the watcher on each flavour of runtime, and what becomes of them when tasks and runtimes go.
 
-#![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::large_types_passed_by_value, reason = "tests")]
 
 mod common;
 
