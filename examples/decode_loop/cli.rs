@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 use wakeline::{Error, ErrorCode, WaitBands};
 
 use crate::Failure;
+use crate::hosts::Named;
 
 /// How long a wait watches its word before it naps, by default: a bit more than the longest margin, so that a wait that slept watches
 /// until its step ends. That is at most 5 % of a step of 5 ms.
@@ -26,6 +27,11 @@ pub(crate) struct Cli {
     /// measured, with a margin for this machine.
     #[arg(long = "plan", value_name = "TEXT")]
     plans: Vec<String>,
+    /// Wait on this host; may be given several times. Without, on `std`
+    ///
+    /// The plans are the same for each, but `poll` is of `std` alone unless `--plan` asks for it.
+    #[arg(long = "host", value_name = "NAME", value_enum)]
+    pub(crate) hosts: Vec<Named>,
     /// Replay this trace, a CSV file like examples/data/h200-a.csv
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -48,7 +54,7 @@ pub(crate) struct Cli {
     /// A nap between two looks at the word takes so many microseconds
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) nap_us: u32,
-    /// Leave out the last plan with an executor that works while it waits
+    /// Leave out the last plan with an executor (of `std`) that works while it waits
     #[arg(long)]
     pub(crate) no_work: bool,
     /// Write a record for each workload and plan, as JSON lines

@@ -12,20 +12,25 @@
 //! | `cli.rs` | the arguments |
 //! | `steps.rs` | which recorded steps are replayed |
 //! | `plans.rs` | the ways of waiting, and a margin for this machine |
+//! | `hosts.rs` | who waits, and what that needs |
 //! | `replay.rs` | launching a step, waiting for it and measuring the wait: **the part that uses wakeline** |
+//! | `watched.rs` | the same where a watcher's thread watches |
+//! | `meter.rs` | what several threads use |
 //! | `tally.rs` | what the waits of one plan add up to |
 //! | `table.rs` | the output |
 
 #![forbid(unsafe_code)]
 
 mod cli;
+mod hosts;
+mod meter;
 mod plans;
 mod replay;
 mod steps;
 mod table;
 mod tally;
+mod watched;
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -33,13 +38,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
-use wakeline::{Nanos, PointTable, WaitBands};
+use wakeline::{Nanos, WaitBands};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_examples::trace::TraceError;
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
 use cli::Cli;
-use replay::Stage;
+use hosts::{Host, Waiters};
+use replay::{Learned, Stage};
 use steps::{STEPS_A_ROUND, Source, Workload};
 use table::Table;
 use tally::Tally;
@@ -94,6 +100,12 @@ enum Failure {
     /// A wait returned before its work had ended.
     #[error("a wait returned before its step had ended")]
     TooEarly,
+    /// An arm has a host that was not started, which would be a fault of this program.
+    #[error("the host of an arm was not started")]
+    NoHost,
+    /// The task that waited is gone.
+    #[error("the task of the waits failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
 }
 
 impl Failure {
@@ -101,7 +113,7 @@ impl Failure {
         match self {
             Self::Help(_) => 0,
             Self::Usage(_) | Self::Trace(_) | Self::Json { .. } | Self::Prometheus { .. } => 2,
-            Self::Output(_) | Self::Wait(_) | Self::TooEarly => 1,
+            Self::Output(_) | Self::Wait(_) | Self::TooEarly | Self::NoHost | Self::Task(_) => 1,
         }
     }
 }
@@ -112,7 +124,9 @@ fn run() -> Result<(), Failure> {
     let policy =
         ParkPolicy::new(cli.spin_us, cli.nap_us).map_err(|error| Failure::Usage(error.to_string()))?;
     let source = Source::new(cli.trace.as_deref());
-    let workloads = steps::load(&source, &cli, plans::count(&cli, &plans))?;
+    let (hosts, left_out) = hosts::choose(&cli.hosts)?;
+    let sketch = plans::sketch(&cli, &plans, &hosts)?;
+    let workloads = steps::load(&source, &cli, &sketch)?;
     let json = cli.json.as_deref().map(|path| {
         let failed = |error| Failure::Json { file: path.display().to_string(), error };
         File::create(path).map(JsonLines::new).map_err(failed)
@@ -125,26 +139,32 @@ fn run() -> Result<(), Failure> {
     });
     let prometheus = prometheus.transpose()?;
 
+    for left in left_out {
+        // Whoever closes it does not want to know.
+        let _ = writeln!(io::stderr(), "decode_loop: {left}");
+    }
     // Timers of this thread end as exactly as the machine can: its default is 50 us late.
     let slack_before = TimerSlack::of_this_thread();
     let slack = TimerSlack::set(TimerSlack::LEAST);
     let clock = StdClock::new();
     let environment = Environment::of_this_thread(SEED);
+    let waiters = Waiters::start(&hosts, clock, policy)?;
     // A real device needs no processor: the simulated one shall not take the waiting thread's.
-    let (stage, apart) = Apart::from(|| Stage::new(clock, policy, SEED));
+    let (stage, apart) = Apart::from(|| Stage::new(clock, policy, SEED, waiters));
     let stage = stage?;
     let oversleep = plans::oversleep(clock)?;
 
     let mut table = Table::new(io::stdout().lock(), cli.quiet);
     table.title(&source, &environment)?;
     table.timers(slack_before, slack.as_ref().err(), &oversleep)?;
-    table.threads(apart.as_ref())?;
+    table.hosts(&hosts)?;
+    table.threads(apart.as_ref(), &hosts)?;
     table.parking(policy, stage.park_warning().as_ref())?;
-    table.plans(&plans::texts(&cli, &plans)?)?;
+    table.plans(&plans::texts(&sketch, &plans))?;
     let points = Points::new(NAMED_POINTS_MAX)?;
     let end = Instant::now() + Duration::from_secs(cli.seconds.into()) * OVERRUN_PERCENT / 100;
     for workload in &workloads {
-        let run = replay(&stage, workload, &cli, &plans, &oversleep, &points, end)?;
+        let run = replay(&stage, workload, &cli, (&plans, &hosts), &oversleep, &points, end)?;
         table.workload(workload, &run)?;
         if cli.stats {
             table.statistics(&run)?;
@@ -157,7 +177,7 @@ fn run() -> Result<(), Failure> {
             }
         }
     }
-    table.legend()?;
+    table.legend(&hosts)?;
     if let Some(write) = prometheus {
         write(&points.snapshot().prometheus())?;
     }
@@ -182,16 +202,15 @@ fn replay(
     stage: &Stage,
     workload: &Workload,
     cli: &Cli,
-    plans: &[WaitBands],
+    (plans, hosts): (&[WaitBands], &[Host]),
     oversleep: &Oversleep,
     points: &Points,
     end: Instant,
 ) -> Result<Run, Failure> {
     let margin = plans::Margin::new(oversleep, workload.shortfall);
-    let arms = plans::arms(cli, plans, margin.total)?;
-    // Each plan learns from its own waits alone.
-    let tables = arms.iter().map(|_| PointTable::new(plans::POINTS_MAX).map(RefCell::new));
-    let tables = tables.collect::<Result<Vec<_>, _>>()?;
+    let arms = plans::arms(cli, plans, hosts, margin.total)?;
+    // Each arm learns from its own waits alone.
+    let learned = arms.iter().map(|_| Learned::new()).collect::<Result<Vec<_>, _>>()?;
     let tally = |arm: &plans::Arm| {
         let point = points.point(&format!("{}/{}", workload.name, arm.name))?;
         Ok::<_, Failure>(Tally::new(arm.clone(), point))
@@ -212,7 +231,7 @@ fn replay(
             break;
         }
         let Run { paired, tallies, device, .. } = &mut run;
-        paired.round(|arm| tallies[arm].round(stage, steps, &tables[arm], device))?;
+        paired.round(|arm| tallies[arm].round(stage, steps, &learned[arm], device))?;
         progress.inc(1);
     }
     progress.finish_and_clear();

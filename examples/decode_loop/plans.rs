@@ -7,6 +7,7 @@ use wakeline_std::{Oversleep, StdClock};
 
 use crate::Failure;
 use crate::cli::Cli;
+use crate::hosts::Host;
 use crate::table::Us;
 
 /// Of how many steps the plan predicts the next.
@@ -40,51 +41,69 @@ pub(crate) fn oversleep(clock: StdClock) -> Result<Oversleep, Failure> {
 /// A way of waiting.
 #[derive(Clone, Debug)]
 pub(crate) struct Arm {
+    /// Of the plan, and of the host where there are others than `std`.
     pub(crate) name: String,
+    pub(crate) plan: String,
+    pub(crate) host: Host,
     pub(crate) bands: WaitBands,
     /// On an executor that works meanwhile.
     pub(crate) works: bool,
 }
 
-/// How many arms there will be.
-pub(crate) fn count(cli: &Cli, plans: &[WaitBands]) -> usize {
-    1 + if plans.is_empty() { 2 } else { plans.len() } + usize::from(!cli.no_work)
+/// What the arms will be, before there is a workload to choose a margin for.
+pub(crate) fn sketch(cli: &Cli, plans: &[WaitBands], hosts: &[Host]) -> Result<Vec<Arm>, Failure> {
+    arms(cli, plans, hosts, Nanos::from_micros(MARGIN_US_LEAST))
 }
 
-/// What the arms are called and the plans they stand for, before there is a workload to choose a margin for.
-pub(crate) fn texts(cli: &Cli, plans: &[WaitBands]) -> Result<Vec<(String, String)>, Failure> {
-    let arms = arms(cli, plans, Nanos::from_micros(MARGIN_US_LEAST))?;
-    let named = arms.into_iter().filter(|arm| !arm.works).map(|arm| {
+/// What the plans of these arms are called, and their texts.
+pub(crate) fn texts(sketch: &[Arm], plans: &[WaitBands]) -> Vec<(String, String)> {
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for arm in sketch.iter().filter(|arm| !arm.works) {
         let text = arm.bands.to_string();
-        let chosen = if plans.is_empty() {
+        let text = if plans.is_empty() {
             text.replace(&format!("margin_us={MARGIN_US_LEAST},"), "margin_us=..,")
         } else {
             text
         };
-        (arm.name, chosen)
-    });
-    Ok(named.collect())
+        if texts.iter().all(|(name, _)| *name != arm.plan) {
+            texts.push((arm.plan.clone(), text));
+        }
+    }
+    texts
 }
 
-/// The arms for a workload: `poll` first, then the plans, then the last of them with work.
-pub(crate) fn arms(cli: &Cli, plans: &[WaitBands], margin: Nanos) -> Result<Vec<Arm>, Failure> {
-    let mut bands = vec![WaitBands::from(WaitPlan::poll())];
-    if plans.is_empty() {
+/// The arms for a workload: `poll` on this thread first, then each plan on each host, then the last plan with work.
+pub(crate) fn arms(
+    cli: &Cli,
+    plans: &[WaitBands],
+    hosts: &[Host],
+    margin: Nanos,
+) -> Result<Vec<Arm>, Failure> {
+    let base = (WaitBands::from(WaitPlan::poll()), Host::Std);
+    let mut pairs = vec![base];
+    let chosen = if plans.is_empty() {
         let flag = WaitPlan::flag(PARK_US, BACKSTOP_US)?;
         let predict = Predict::new(margin.as_micros(), MIN_SLEEP_US, MAX_SLEEP_US, WINDOW)?;
-        bands.extend([flag.into(), flag.with_predict(predict)?.into()]);
+        vec![flag.into(), flag.with_predict(predict)?.into()]
     } else {
-        bands.extend_from_slice(plans);
-    }
+        plans.to_vec()
+    };
+    pairs.extend(chosen.iter().flat_map(|bands| hosts.iter().map(|host| (bands.clone(), *host))));
     let mut arms: Vec<Arm> = Vec::new();
-    for bands in bands {
+    for (bands, host) in pairs {
         let short = short_name(&bands);
-        let same = arms.iter().filter(|arm| short_name(&arm.bands) == short).count();
-        let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
-        arms.push(Arm { name, bands, works: false });
+        let same = arms.iter().filter(|arm| arm.host == host && short_name(&arm.bands) == short).count();
+        let plan = if same == 0 { short } else { format!("{short} #{}", same + 1) };
+        arms.push(Arm { name: String::new(), plan, host, bands, works: false });
     }
-    if let Some(last) = arms.last().filter(|_| !cli.no_work) {
-        arms.push(Arm { name: format!("{} & work", last.name), works: true, ..last.clone() });
+    // Work fills the waits of this thread only.
+    let last = arms.iter().skip(1).rfind(|arm| arm.host == Host::Std);
+    if let Some(last) = last.filter(|_| !cli.no_work) {
+        arms.push(Arm { plan: format!("{} & work", last.plan), works: true, ..last.clone() });
+    }
+    for arm in &mut arms {
+        arm.name =
+            if hosts == [Host::Std] { arm.plan.clone() } else { format!("{}@{}", arm.plan, arm.host.name()) };
     }
     Ok(arms)
 }

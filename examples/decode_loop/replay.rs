@@ -1,31 +1,37 @@
 //! Replaying steps: a work item of the recorded length is launched and waited for, and the wait is measured.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
-use wakeline::sim::{RealTime, SimConfig, SimDevice, SimStream};
+use wakeline::sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, Witness};
 use wakeline::wordwait::WordWait;
 use wakeline::{
-    Clock, Executor, Inline, Nanos, PointTable, Reactor, Report, Timer, Wait, drive_at, run_inline,
+    Clock, Executor, Inline, Instant, Nanos, PointTable, Reactor, Report, Timer, Wait, Watch, drive_at,
+    run_inline,
 };
 use wakeline_examples::tokens::{TEXT, Tokenizer};
 use wakeline_std::usage::thread_cpu_time;
-use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdIdle, StdPark, TscRate};
+use wakeline_std::{DeviceThread, ParkIdle, ParkPolicy, Point, StdClock, StdIdle, StdPark, TscRate};
 
 use crate::Failure;
-use crate::plans::Arm;
+use crate::hosts::{Host, Waiters};
+use crate::meter::{Meter, Metered};
+use crate::plans::{Arm, POINTS_MAX};
 use crate::steps::{PointKey, Step};
 
 /// How long the work runs before it lets others run.
 const CHUNK: Nanos = Nanos::from_micros(20);
 
-type Time = RealTime<StdClock, fn(Nanos)>;
+pub(crate) type Time = RealTime<StdClock, fn(Nanos)>;
 
 /// The simulated device in real time, and a thread of this process that drives it.
 pub(crate) struct Stage {
-    clock: StdClock,
-    stream: SimStream<Time>,
-    thread: DeviceThread<SimDevice<Time>>,
-    idle: StdIdle,
+    pub(crate) clock: StdClock,
+    pub(crate) stream: SimStream<Time>,
+    thread: DeviceThread<Metered<SimDevice<Time>>>,
+    pub(crate) meter: Meter,
+    pub(crate) waiters: Waiters,
+    pub(crate) idle: StdIdle,
     policy: ParkPolicy,
     /// The park in hardware, or why there is none.
     word_wait: Result<WordWait<StdClock>, wakeline::Error>,
@@ -38,7 +44,8 @@ pub(crate) struct Sample {
     pub(crate) report: Report,
     /// From the true end of the work to the return of the wait.
     pub(crate) latency: Nanos,
-    /// CPU time of the thread from the start of the wait to its return, without the work's.
+    /// CPU time of the thread from the start of the wait to its return, without the work's. Where several threads wait, an
+    /// equal share of what they all took for the round.
     pub(crate) cpu: Nanos,
     /// CPU time of the work meanwhile.
     pub(crate) worked: Nanos,
@@ -50,37 +57,79 @@ pub(crate) struct Sample {
 /// is not. The table tells how late it was all the same.
 const DEVICE_SPIN_US: u32 = 1_000;
 
-fn sleep(length: Nanos) {
+pub(crate) fn sleep(length: Nanos) {
     std::thread::sleep(std::time::Duration::from_nanos(length.as_nanos()));
 }
 
-fn cpu() -> Nanos {
+pub(crate) fn cpu() -> Nanos {
     thread_cpu_time().unwrap_or(Nanos::ZERO)
 }
 
+/// What an arm has learned of the durations: in a table by itself, or in points that its host shares.
+pub(crate) struct Learned {
+    table: RefCell<PointTable<PointKey>>,
+    points: RefCell<BTreeMap<PointKey, Point>>,
+}
+
+impl Learned {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        Ok(Self { table: RefCell::new(PointTable::new(POINTS_MAX)?), points: RefCell::default() })
+    }
+
+    /// The point of this key.
+    pub(crate) fn point(&self, key: PointKey) -> Point {
+        let mut points = self.points.borrow_mut();
+        if points.len() >= POINTS_MAX && !points.contains_key(&key) {
+            points.pop_first();
+        }
+        points.entry(key).or_insert_with(|| Point::new("decode_loop")).clone()
+    }
+}
+
+/// What was true of a wait that has returned.
+pub(crate) fn sample(
+    witness: &Witness<Time>,
+    report: Report,
+    returned: Instant,
+    cpu: Nanos,
+    worked: Nanos,
+) -> Result<Sample, Failure> {
+    let truth = witness.truth();
+    let ended = truth.ended_at.ok_or(Failure::TooEarly)?;
+    let store_late = truth.landed_at.zip(truth.stored_at).map(|(landed, stored)| stored.since(landed));
+    Ok(Sample { report, latency: returned.since(ended), cpu, worked, store_late })
+}
+
 impl Stage {
-    pub(crate) fn new(clock: StdClock, policy: ParkPolicy, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        clock: StdClock,
+        policy: ParkPolicy,
+        seed: u64,
+        waiters: Waiters,
+    ) -> Result<Self, Failure> {
         let config = SimConfig { seed, ..SimConfig::default() };
         let device = SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), config)?;
         let stream = device.stream()?;
-        let thread = DeviceThread::spawn_spinning(clock, device, DEVICE_SPIN_US)?;
+        let meter = Meter::default();
+        let thread = DeviceThread::spawn_spinning(clock, meter.device(device), DEVICE_SPIN_US)?;
         let tsc_rate = || TscRate::measure(clock, TscRate::LENGTH).map(TscRate::ticks_per_2_32_ns);
         let word_wait = WordWait::probe(clock, tsc_rate);
         let (idle, tokenizer) = (StdIdle::new(clock), Tokenizer::of(TEXT));
-        Ok(Self { clock, stream, thread, idle, policy, word_wait, tokenizer })
+        Ok(Self { clock, stream, thread, meter, waiters, idle, policy, word_wait, tokenizer })
     }
 
     /// Why there is no park in hardware.
     pub(crate) fn park_warning(&self) -> Option<wakeline::Error> {
-        self.park().warning().cloned()
+        self.park(&self.idle).warning().cloned()
     }
 
-    fn park(&self) -> StdPark<&StdIdle, WordWait<StdClock>> {
-        StdPark::new(&self.idle, self.policy).with_word_wait(self.word_wait.clone())
+    fn park<I: ParkIdle>(&self, idle: I) -> StdPark<I, WordWait<StdClock>> {
+        StdPark::new(idle, self.policy).with_word_wait(self.word_wait.clone())
     }
 
-    /// Ends the device's thread, and tells of its panic.
+    /// Ends the threads, and tells of a panic of the device's.
     pub(crate) fn close(self) -> Result<(), Failure> {
+        self.waiters.close()?;
         self.thread.stop()?;
         Ok(())
     }
@@ -90,10 +139,21 @@ impl Stage {
         &self,
         arm: &Arm,
         steps: &[Step],
-        table: &RefCell<PointTable<PointKey>>,
+        learned: &Learned,
         each: impl FnMut(Sample),
     ) -> Result<(), Failure> {
-        if arm.works { self.working(arm, steps, table, each) } else { self.inline(arm, steps, table, each) }
+        let table = &learned.table;
+        match arm.host {
+            Host::Std if arm.works => self.executed(&self.idle, arm, steps, table, each),
+            Host::Std => self.inline(arm, steps, table, each),
+            Host::Watcher => self.watched(arm, steps, learned, each),
+            Host::Tokio => self.spawned(arm, steps, learned, each),
+            Host::TokioLocal => self.local(arm, steps, table, each),
+            Host::Uring => {
+                let ring = self.waiters.ring.as_ref().ok_or(Failure::NoHost)?;
+                self.executed(ring, arm, steps, table, each)
+            }
+        }
     }
 
     /// On this thread, which does nothing else.
@@ -104,23 +164,41 @@ impl Stage {
         table: &RefCell<PointTable<PointKey>>,
         mut each: impl FnMut(Sample),
     ) -> Result<(), Failure> {
-        let host = Inline::new(self.clock, &self.idle, self.park());
+        let host = Inline::new(self.clock, &self.idle, self.park(&self.idle));
         for step in steps {
             each(run_inline(self.wait(arm, step, table, &host, &Cell::new(Nanos::ZERO)))??);
         }
         Ok(())
     }
 
-    /// As a task of an executor, beside another that tokenises text.
-    fn working(
+    /// As the task of a tokio runtime of this thread alone.
+    fn local(
         &self,
+        arm: &Arm,
+        steps: &[Step],
+        table: &RefCell<PointTable<PointKey>>,
+        mut each: impl FnMut(Sample),
+    ) -> Result<(), Failure> {
+        let (local, runtime) = self.waiters.local.as_ref().ok_or(Failure::NoHost)?;
+        runtime.block_on(async {
+            for step in steps {
+                each(self.wait(arm, step, table, local, &Cell::new(Nanos::ZERO)).await?);
+            }
+            Ok(())
+        })
+    }
+
+    /// As a task of an executor, beside another that tokenises text where the arm works.
+    fn executed<I: ParkIdle>(
+        &self,
+        idle: &I,
         arm: &Arm,
         steps: &[Step],
         table: &RefCell<PointTable<PointKey>>,
         each: impl FnMut(Sample),
     ) -> Result<(), Failure> {
         let reactor = Reactor::new(self.clock);
-        let park = self.park();
+        let park = self.park(idle);
         let worked = Cell::new(Nanos::ZERO);
         let over = Cell::new(false);
         let each = RefCell::new(each);
@@ -148,9 +226,11 @@ impl Stage {
             std::hint::black_box(tokens);
             Ok(())
         };
-        let mut executor = Executor::new(&reactor, &self.idle, &park, 2)?;
+        let mut executor = Executor::new(&reactor, idle, &park, 2)?;
         executor.spawn(task(true))?;
-        executor.spawn(task(false))?;
+        if arm.works {
+            executor.spawn(task(false))?;
+        }
         let mut failed = Ok(());
         executor.run(|_, end| {
             if failed.is_ok() {
@@ -169,7 +249,7 @@ impl Stage {
         worked: &Cell<Nanos>,
     ) -> Result<Sample, Failure>
     where
-        H: Clock + Timer + wakeline::Watch<wakeline::sim::SimPort<Time>>,
+        H: Clock + Timer + Watch<SimPort<Time>>,
     {
         self.stream.launch(step.residual)?;
         let mut port = self.stream.point();
@@ -181,9 +261,6 @@ impl Stage {
         let returned = self.clock.now();
         let used = cpu() - cpu_before;
         let worked = worked.get() - worked_before;
-        let truth = witness.truth();
-        let ended = truth.ended_at.ok_or(Failure::TooEarly)?;
-        let store_late = truth.landed_at.zip(truth.stored_at).map(|(landed, stored)| stored.since(landed));
-        Ok(Sample { report, latency: returned.since(ended), cpu: used - worked, worked, store_late })
+        sample(&witness, report, returned, used - worked, worked)
     }
 }

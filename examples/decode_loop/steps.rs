@@ -15,7 +15,8 @@ use wakeline_examples::trace::{Row, TraceError, TraceReader};
 
 use crate::Failure;
 use crate::cli::{Cli, Key};
-use crate::plans::{POINTS_MAX, WINDOW};
+use crate::meter::REST;
+use crate::plans::{Arm, POINTS_MAX, WINDOW};
 
 /// How many steps each arm waits for in a round. Several, so that a round of steps of mixed lengths has some of each.
 pub(crate) const STEPS_A_ROUND: usize = 8;
@@ -113,8 +114,8 @@ fn key<P>(key: Key, point: P, rows: u64) -> (P, u64) {
     (point, if key == Key::Rows { rows } else { 0 })
 }
 
-/// Reads the trace and picks what `arms` arms can wait for in the time.
-pub(crate) fn load(source: &Source, cli: &Cli, arms: usize) -> Result<Vec<Workload>, Failure> {
+/// Reads the trace and picks what these arms can wait for in the time.
+pub(crate) fn load(source: &Source, cli: &Cli, arms: &[Arm]) -> Result<Vec<Workload>, Failure> {
     let mut summaries = summarise(source, cli.key)?;
     let names: Vec<&String> = summaries.keys().collect();
     if let Some(unknown) = cli.workloads.iter().find(|name| !summaries.contains_key(*name)) {
@@ -200,16 +201,19 @@ impl Summary {
         self.points.record(key, plan, residual);
     }
 
-    /// About how long it takes to wait for `steps` of its steps under each of `arms` arms.
-    fn cost(&self, steps: u64, arms: u64) -> u64 {
+    /// About how long it takes to wait for `steps` of its steps under each of these arms.
+    fn cost(&self, steps: u64, arms: &[Arm]) -> u64 {
         let mean = self.total.as_nanos() / self.recorded.max(1) + OVERHEAD_NS;
-        mean.saturating_mul(steps).saturating_mul(arms)
+        let waits = mean.saturating_mul(steps).saturating_mul(arms.len() as u64);
+        let resting = arms.iter().filter(|arm| arm.host.has_threads()).count() as u64;
+        // Before and after each round.
+        let rests = 2 * REST.as_nanos() * resting * steps / STEPS_A_ROUND as u64;
+        waits.saturating_add(rests)
     }
 }
 
 /// How many steps of each workload fit into the time: what short ones leave over goes to the long ones.
-fn share_out(summaries: &BTreeMap<String, Summary>, cli: &Cli, arms: usize) -> BTreeMap<String, u64> {
-    let arms = arms as u64;
+fn share_out(summaries: &BTreeMap<String, Summary>, cli: &Cli, arms: &[Arm]) -> BTreeMap<String, u64> {
     let mut left = u64::from(cli.seconds) * 1_000_000_000;
     let most = |summary: &Summary| summary.recorded.min(cli.steps.into());
     let mut order: Vec<_> = summaries.iter().collect();

@@ -10,6 +10,7 @@ use wakeline_benches::{Apart, Environment, Interval};
 use wakeline_std::{Oversleep, ParkPolicy, TimerSlack};
 
 use crate::Run;
+use crate::hosts::Host;
 use crate::steps::{Source, Workload};
 use crate::tally::Tally;
 
@@ -33,8 +34,18 @@ const GROUPS: [(&str, &[(&str, usize)]); 4] = [
 /// How many columns the groups have.
 const COLUMNS: usize = 7;
 
-const LEGEND: &str = "
+/// Where this thread alone waits, and else.
+const CPU: [&str; 2] = [
+    "
 CPU of a spin    CPU time of the waiting thread by that of `poll`, paired by round: mean and 99 % interval
+",
+    "
+CPU of a spin    CPU time of all threads that wait (of `watcher` and `tokio` all of the process but the simulated device's), \
+without that of launching, by that of `poll@std`, paired by round: mean and 99 % interval
+",
+];
+
+const LEGEND: &str = "\
 added latency    from the true end of a step to the return of its wait
 late wakes       how many waits slept past the end of their step
 parks, queries   how often a wait watched its word, and how often it asked the driver
@@ -119,7 +130,21 @@ impl<W: Write> Table<W> {
         ))
     }
 
-    pub(crate) fn threads(&mut self, apart: Option<&Apart>) -> io::Result<()> {
+    /// Who waits, where it is not this thread alone.
+    pub(crate) fn hosts(&mut self, hosts: &[Host]) -> io::Result<()> {
+        if hosts == [Host::Std] {
+            return Ok(());
+        }
+        let width = hosts.iter().map(|host| host.name().len()).max().unwrap_or(0);
+        let mut title = "hosts";
+        for host in hosts {
+            self.line(format_args!("{title:11}{:width$}   {}", host.name(), host.what()))?;
+            title = "";
+        }
+        Ok(())
+    }
+
+    pub(crate) fn threads(&mut self, apart: Option<&Apart>, hosts: &[Host]) -> io::Result<()> {
         match apart {
             Some(apart) => self.line(format_args!(
                 "threads    the waiting one on CPU {}, the simulated device's on the others",
@@ -128,7 +153,11 @@ impl<W: Write> Table<W> {
             None => self.line(format_args!(
                 "threads    the simulated device's may get in the way of the waiting one"
             )),
+        }?;
+        if hosts.iter().any(|host| host.has_threads()) {
+            self.line(format_args!("           those of the watcher and of `multi_thread` on any"))?;
         }
+        Ok(())
     }
 
     /// How waits park, where they cannot in hardware, and why not.
@@ -209,11 +238,16 @@ impl<W: Write> Table<W> {
         group: impl FnMut((&str, &[(&str, usize)])) -> String,
     ) -> io::Result<()> {
         let groups: String = GROUPS.into_iter().map(group).collect();
-        self.line(format_args!("  {name:name_width$}   {ratio:RATIO$}{groups}"))
+        if self.quiet {
+            return Ok(());
+        }
+        // Not folded: with the longest names it is 104 characters wide.
+        writeln!(self.to, "  {name:name_width$}   {ratio:RATIO$}{groups}")
     }
 
-    pub(crate) fn legend(&mut self) -> io::Result<()> {
-        self.line(format_args!("{}", LEGEND.trim_end()))
+    pub(crate) fn legend(&mut self, hosts: &[Host]) -> io::Result<()> {
+        let cpu = CPU[usize::from(hosts != [Host::Std])];
+        self.line(format_args!("{cpu}{}", LEGEND.trim_end()))
     }
 }
 

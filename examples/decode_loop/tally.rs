@@ -1,15 +1,13 @@
 //! What the waits of one plan add up to.
 
-use std::cell::RefCell;
-
 use serde::Serialize;
-use wakeline::{Outcome, PointTable};
+use wakeline::Outcome;
 use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
 use wakeline_std::Point;
 
 use crate::plans::Arm;
-use crate::replay::Stage;
-use crate::steps::{PointKey, Source, Step, Workload};
+use crate::replay::{Learned, Stage};
+use crate::steps::{Source, Step, Workload};
 use crate::{Failure, Run};
 
 /// What the waits of one plan add up to.
@@ -33,7 +31,7 @@ pub(crate) struct Counts {
     pub(crate) sleeps: u64,
     /// How long the waits took.
     pub(crate) waited_ns: u64,
-    /// CPU time of the waiting thread meanwhile, without that of other work.
+    /// CPU time of the waiting threads meanwhile, without that of other work.
     pub(crate) cpu_ns: u64,
     /// CPU time of other work meanwhile.
     pub(crate) worked_ns: u64,
@@ -43,6 +41,7 @@ pub(crate) struct Counts {
 #[derive(Debug, Serialize)]
 pub(crate) struct Detail {
     trace: String,
+    host: &'static str,
     plan: String,
     works: bool,
     steps_recorded: u64,
@@ -67,12 +66,12 @@ impl Tally {
         &mut self,
         stage: &Stage,
         steps: &[Step],
-        table: &RefCell<PointTable<PointKey>>,
+        learned: &Learned,
         device: &mut Tail,
     ) -> Result<u64, Failure> {
         let Self { arm, latency, counts, point, usage } = self;
         let (before, cpu_before) = (Usage::now(), counts.cpu_ns);
-        stage.round(arm, steps, table, |sample| {
+        stage.round(arm, steps, learned, |sample| {
             latency.record(sample.latency.as_nanos());
             if let Some(late) = sample.store_late {
                 device.record(late.as_nanos());
@@ -110,6 +109,7 @@ impl Tally {
             usage: self.usage,
             detail: Detail {
                 trace: source.name(),
+                host: self.arm.host.name(),
                 plan: self.arm.bands.to_string(),
                 works: self.arm.works,
                 steps_recorded: workload.recorded,

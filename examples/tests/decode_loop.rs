@@ -98,7 +98,7 @@ fn records_are_written_and_nothing_is_printed_when_quiet() {
             (&"decode_loop".into(), &"tiny".into(), &"poll".into())
         );
         assert_eq!((&record["waits"], &record["latency"]["count"]), (&STEPS.into(), &STEPS.into()));
-        assert_eq!(record["rounds"], 2);
+        assert_eq!((&record["rounds"], &record["host"]), (&2.into(), &"std".into()));
         assert!(record["cost_ratio"]["mean"].as_f64() > Some(0.0), "{record}");
         assert!(record["margin_ns"].as_u64() > Some(0), "{record}");
         assert!(record["latency"]["max_ns"].as_u64() >= record["latency"]["p50_ns"].as_u64(), "{record}");
@@ -127,6 +127,94 @@ fn statistics_tell_of_each_plan_how_its_waits_ended() {
     }
 }
 
+/// Every host, as `--host all` orders them.
+const HOSTS: [&str; 5] = ["std", "watcher", "tokio", "tokio-local", "uring"];
+
+/// The hosts that run here. Where there is no ring, the warning stands in the one line of stderr.
+#[track_caller]
+fn present(ran: &Ran) -> &'static [&'static str] {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    if wakeline_uring::Probe::run().works() == Some(true) {
+        assert_eq!(ran.stderr, "");
+        return &HOSTS;
+    }
+    let warned = "decode_loop: warning: the host `uring` is left out: 0x0003 ExecutorFallback: no io_uring: ";
+    assert!(ran.stderr.starts_with(warned) && ran.stderr.lines().count() == 1, "{ran:?}");
+    &HOSTS[..4]
+}
+
+#[test]
+fn each_host_waits_under_the_default_plans_beside_a_spin() {
+    let trace = File::tiny("host.csv");
+    for host in &HOSTS[1..] {
+        let ran = run(&mut decode_loop(Some(&trace.0), &["--host", host]));
+        let here = *host != "uring" || present(&ran).contains(host);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let mut expected = vec!["poll@std".to_owned()];
+        if here {
+            assert_eq!(ran.stderr, "");
+            expected.extend(["flag", "flag+predict"].map(|plan| format!("{plan}@{host}")));
+        }
+        assert_eq!(arms(&ran), expected, "{}", ran.stdout);
+    }
+    let ran = run(&mut decode_loop(Some(&trace.0), &["--host", "std"]));
+    assert_eq!((ran.code, &*ran.stderr, arms(&ran)), (Some(0), "", ARMS.to_vec()), "{ran:?}");
+    assert!(!ran.stdout.contains("\nhosts "), "{}", ran.stdout);
+}
+
+#[test]
+fn all_hosts_share_a_table_the_records_and_the_statistics() {
+    let (trace, json) = (File::tiny("all.csv"), File::new("all.jsonl", ""));
+    let prometheus = File::new("all.prom", "");
+    let mut command = decode_loop(Some(&trace.0), &["--host", "all", "--host", "tokio", "--stats"]);
+    let ran = run(command.arg("--json").arg(&json.0).arg("--prometheus").arg(&prometheus.0));
+    let hosts = present(&ran);
+    let mut expected = vec![("poll".to_owned(), "std")];
+    for plan in ["flag", "flag+predict"] {
+        expected.extend(hosts.iter().map(|host| (plan.to_owned(), *host)));
+    }
+    expected.push(("flag+predict & work".to_owned(), "std"));
+    let names: Vec<_> = expected.iter().map(|(plan, host)| format!("{plan}@{host}")).collect();
+    assert_eq!(arms(&ran), names, "{}", ran.stdout);
+
+    let text = fs::read_to_string(&prometheus.0).unwrap();
+    for name in &names {
+        assert!(ran.stdout.contains(&format!("\n  tiny/{name}: {STEPS} waits (")), "{name}: {}", ran.stdout);
+        let counted = format!("\nwakeline_wait_seconds_count{{point=\"tiny/{name}\"}} {STEPS}\n");
+        assert!(text.contains(&counted), "{counted} is missing: {text}");
+    }
+    for (host, title) in hosts.iter().zip(["hosts      ", "           "].iter().chain([&"           "; 9])) {
+        let line = format!("\n{title}{host:11}   ");
+        assert!(ran.stdout.contains(&line), "{line:?} is missing: {}", ran.stdout);
+    }
+    assert!(ran.stdout.contains("`poll@std`"), "the legend names the base: {}", ran.stdout);
+
+    let text = fs::read_to_string(&json.0).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (record, (name, (_, host))) in records.iter().zip(names.iter().zip(&expected)) {
+        assert_eq!((&record["arm"], &record["host"]), (&name.as_str().into(), &(*host).into()));
+        assert_eq!((&record["base"], &record["waits"]), (&"poll@std".into(), &STEPS.into()));
+        assert_eq!(record["latency"]["count"], STEPS, "{record}");
+        assert!(record["cpu_ns"].as_u64() > Some(0), "{record}");
+    }
+    assert_eq!(records.len(), names.len());
+}
+
+#[test]
+fn a_plan_that_is_asked_for_runs_on_each_host_also_a_poll() {
+    let trace = File::tiny("host-plans.csv");
+    for host in ["std", "watcher", "tokio", "tokio-local"] {
+        let plans = ["--plan", "poll", "--plan", "poll;rows>=1:block", "--no-work", "--host", host];
+        let ran = run(&mut decode_loop(Some(&trace.0), &plans));
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+        let expected = match host {
+            "std" => ["poll", "poll #2", "bands"].map(str::to_owned),
+            _ => ["poll@std".to_owned(), format!("poll@{host}"), format!("bands@{host}")],
+        };
+        assert_eq!(arms(&ran), expected, "{}", ran.stdout);
+    }
+}
+
 /// The output with its folded lines in one again.
 fn unfolded(stdout: &str) -> String {
     stdout.replace(&format!("\n{:17}", ""), " ")
@@ -138,12 +226,15 @@ fn help_is_no_error() {
     assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
     assert!(
         ran.stdout.contains("Usage: decode_loop")
-            && ["--trace <FILE>", "--stats", "--prometheus <FILE>"]
+            && ["--trace <FILE>", "--stats", "--prometheus <FILE>", "--host <NAME>"]
                 .iter()
                 .all(|option| ran.stdout.contains(option)),
         "{}",
         ran.stdout
     );
+    for host in HOSTS.iter().chain(&["all"]) {
+        assert!(ran.stdout.contains(&format!("\n          - {host}:")), "{host}: {}", ran.stdout);
+    }
 }
 
 /// Exit code 2, nothing on stdout, and on stderr what went wrong, to the letter.
@@ -185,6 +276,12 @@ fn wrong_arguments_are_refused_in_a_line() {
         (
             &["--key", "x"],
             &*format!("invalid value 'x' for '--key <KEY>' [possible values: point, rows] {hint}"),
+        ),
+        (
+            &["--host", "smol"],
+            &*format!(
+                "invalid value 'smol' for '--host <NAME>' [possible values: std, watcher, tokio, tokio-local, uring, all] {hint}"
+            ),
         ),
         (&["--nap-us", "1"], "nap_us is 1, but must be from 5 to 10000"),
         (&["--stats", "--quiet"], &*format!("the argument '--stats' cannot be used with '--quiet' {hint}")),

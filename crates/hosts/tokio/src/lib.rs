@@ -3,6 +3,7 @@
 //! | here | ports | for |
 //! |---|---|---|
 //! | [`TokioLocal`] | [`Clock`](wakeline_core::Clock), [`Timer`](wakeline_core::Timer), [`Watch`](wakeline_core::Watch) | waits on the runtime's own thread, within microseconds, without another thread: `current_thread`, `LocalSet` |
+//! | [`TokioWatcher`] | the same | waits of any runtime, watched by a [`Watcher`](wakeline_std::Watcher): `multi_thread`, tasks that move and are aborted |
 //! | [`TokioClock`] | [`Clock`](wakeline_core::Clock), [`Timer`](wakeline_core::Timer) | tokio's time where a millisecond does not matter; follows its paused time |
 //!
 //! ```
@@ -35,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! Driver calls of a wait are made on the thread that polls it. A status query is short by itself, but can take
+//! Driver calls of a wait on a `TokioLocal` are made on the thread that polls it. A status query is short by itself, but can take
 //! long (400 ms were seen) behind another thread's synchronize, and all of the runtime waits for it; a `+trust` plan asks at
 //! its backstops only. A `block` plan blocks the runtime: it is for inline waits.
 //!
@@ -46,6 +47,8 @@ mod budget;
 mod clock;
 mod local;
 mod timer;
+mod watched;
 
 pub use clock::TokioClock;
 pub use local::{SLEEP_MARGIN_US_MAX, TokioLocal, WATCH_SLICE_US_MAX};
+pub use watched::TokioWatcher;
