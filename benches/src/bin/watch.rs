@@ -266,11 +266,12 @@ fn burn(output: &mut Output, length: Duration) -> Result<(), String> {
     let naps = |nap_us| ParkPolicy::new(0, nap_us).map_err(|error| error.to_string());
     let spins = ParkPolicy::new(300, 50).map_err(|error| error.to_string())?;
     for (case, stagger, late, park, plan) in [
-        ("64 x 20 ms at once", false, 0, spins, text(100)),
-        ("the same, trusted", false, 0, spins, format!("{}+trust", text(100))),
+        ("64 x 20 ms at once, spins", false, 0, spins, text(150)),
+        ("the same, trusted", false, 0, spins, format!("{}+trust", text(150))),
+        ("64 x 20 ms at once, naps", false, 0, naps(200)?, text(200)),
         ("64 x 20 ms spread, spins", true, 0, spins, text(60)),
-        ("64 x 20 ms spread, naps", true, 0, naps(60)?, text(60)),
-        ("the same, trusted", true, 0, naps(60)?, format!("{}+trust", text(60))),
+        ("64 x 20 ms spread, naps", true, 0, naps(150)?, text(150)),
+        ("the same, trusted", true, 0, naps(150)?, format!("{}+trust", text(150))),
         ("64 x 20 ms spread, late_us=500", true, 500, spins, text(60)),
         ("the same, trusted", true, 500, spins, format!("{}+trust", text(60))),
     ] {

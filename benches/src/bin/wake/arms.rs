@@ -67,7 +67,7 @@ fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> 
 
 /// What the watcher's arms wait by. The margin covers what sleeps end late; the spread of the work comes on top.
 const WATCHED: &str =
-    "flag:park_us=1000,backstop_us=100000+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8";
+    "flag:park_us=1000,backstop_us=100000+predict:margin_us=30,min_sleep_us=50,max_sleep_us=20000,window=8";
 
 /// Waits so often by the watcher, on whatever runs this future.
 async fn by_watcher(

@@ -21,8 +21,9 @@ const DEVICE_SPIN_US: u32 = 1_000;
 /// How many workers the `multi_thread` runtime has.
 const WORKERS: usize = 4;
 
-/// How much longer than its length the work takes at most, so that its end is at no set place of a nap or slice.
-const SPREAD_US: u64 = 50;
+/// How much longer than its length the work takes at most, in thousandths of that: the steps of a decode loop spread so, and the end is
+/// at no set place of a nap or slice.
+const SPREAD_PERMILLE: u64 = 7;
 
 /// What is called when a word has been stored, on the device's thread.
 pub(crate) type Hook = Arc<dyn Fn() + Send + Sync>;
@@ -173,13 +174,14 @@ pub(crate) enum Place {
 pub(crate) struct Launcher(Arc<Device>);
 
 impl Launcher {
-    /// Has the word stored after `length`, or up to 50 us more. One at a time.
+    /// Has the word stored after `length`, or a little more. One at a time.
     pub(crate) fn launch(&self, length: Nanos) -> Point {
         let device = &self.0;
         let cpu = || thread_cpu_time().unwrap_or(Nanos::ZERO);
         let before = cpu();
         let seq = device.line.load(SLOT).next();
-        let due = device.clock.now() + length + Nanos::from_micros(seq.get() * 37 % SPREAD_US);
+        let spread = length.as_nanos() * SPREAD_PERMILLE / 1_000;
+        let due = device.clock.now() + length + Nanos::from_nanos(seq.get() * 37_003 % spread.max(1));
         device.due_ns.store(due.as_nanos(), Ordering::Release);
         if let Some(bell) = device.bell.get() {
             bell.wake_by_ref();

@@ -10,7 +10,7 @@
 //! which it left: whoever swaps that time for a zero leads from then on, be it the leader that comes back or another that takes over.
 //! A leader that comes back too late touches neither the lock nor the shard: it hands in the answer that it got as any thread hands
 //! in work, and becomes a helper in place of the one that leads now. What it had still to run is run by that one. So a driver that
-//! takes half a second to answer, or a waker, delays no flight of another by more than [`AWAY_NS_MAX`] and a tick.
+//! takes half a second to answer, or a waker, delays no flight of another by more than [`AWAY_NS_MAX`] and a look of the overseer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use super::flight::Fly;
 use super::home::Shared;
 use super::panics;
 use super::shard::{Core, Errand, Pace, Shard};
-use super::sync::{AtomicBool, AtomicU64, Lock, Ordering, fence};
+use super::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence};
 use crate::clock::StdClock;
 use crate::idle::StdIdle;
 use crate::margin::SleepMargin;
@@ -34,8 +34,11 @@ pub const AWAY_NS_MAX: u64 = 1_000_000;
 /// How often the overseer looks, while calls are made.
 const OVERSEE: Nanos = Nanos::from_millis(3);
 
-/// After so many looks without any call it sleeps until the next.
-const QUIET_LOOKS: u32 = 64;
+/// The same while only wakers are called, which are not to take long.
+const OVERSEE_SLOWLY: Nanos = Nanos::from_millis(10);
+
+/// After so many looks without any call it looks less often, and then sleeps until the next call.
+const QUIET_LOOKS: u32 = 32;
 
 /// A leader whose last sleep was rung off within this time looks around for so long before the next: falling asleep and being
 /// rung takes as long, and takes it from those who ring.
@@ -52,14 +55,22 @@ pub(super) struct Crew {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Whether the overseer looks.
+/// Whether and how often the overseer looks.
 struct Duty {
-    on: AtomicBool,
+    pace: AtomicU32,
     door: Doorbell,
     idle: Lock<StdIdle>,
-    /// How many calls were begun.
+    /// How often leaders went away, and how often to ask a driver.
     calls: AtomicU64,
+    asks: AtomicU64,
 }
+
+/// The overseer sleeps until it is rung.
+const OFF: u32 = 0;
+/// It looks every [`OVERSEE_SLOWLY`]: wakers are called.
+const SLOW: u32 = 1;
+/// It looks every [`OVERSEE`]: drivers are asked.
+const FAST: u32 = 2;
 
 #[derive(Default)]
 struct Helpers {
@@ -86,10 +97,11 @@ impl Crew {
     pub(super) fn new(clock: StdClock) -> Self {
         let idle = StdIdle::new(clock);
         let duty = Duty {
-            on: AtomicBool::new(false),
+            pace: AtomicU32::new(OFF),
             door: Doorbell::new(idle.bell()),
             idle: Lock::new(idle),
             calls: AtomicU64::new(0),
+            asks: AtomicU64::new(0),
         };
         Self { duty, helpers: Mutex::default(), work: Condvar::new(), threads: Mutex::default() }
     }
@@ -254,7 +266,7 @@ fn lead(shared: &Arc<Shared>, post: usize) {
         }
         drop(core);
         rest.idle_since = None;
-        let away = Away::begin(shared, shard, now);
+        let away = Away::begin(shared, shard, now, ask.is_some());
         let mut leads = leader.run(&mut batch, &away);
         let answer = match ask {
             Some((number, fly)) if leads => Some((number, Some(fly.ask(&clock)), fly)),
@@ -315,7 +327,7 @@ impl<'s> Leader<'s> {
         if batch.is_empty() {
             return true;
         }
-        let away = Away::begin(self.shared, self.shard(), now);
+        let away = Away::begin(self.shared, self.shard(), now, false);
         self.run(batch, &away) && away.end()
     }
 
@@ -408,15 +420,21 @@ struct Away<'s> {
 }
 
 impl<'s> Away<'s> {
-    fn begin(shared: &Shared, shard: &'s Shard, now: Instant) -> Self {
+    fn begin(shared: &Shared, shard: &'s Shard, now: Instant, asks: bool) -> Self {
         let since = now.as_nanos().max(1);
         let duty = &shared.crew.duty;
-        duty.calls.store(duty.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        let count =
+            |calls: &AtomicU64| calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        count(&duty.calls);
+        if asks {
+            count(&duty.asks);
+        }
         shard.away_since.store(since, Ordering::Relaxed);
         // With the overseer's: either it sees that we are away, or we see that it does not look.
         fence(Ordering::SeqCst);
-        if !duty.on.load(Ordering::Relaxed) {
-            duty.on.store(true, Ordering::Relaxed);
+        let pace = if asks { FAST } else { SLOW };
+        if duty.pace.load(Ordering::Relaxed) < pace {
+            duty.pace.store(pace, Ordering::Relaxed);
             duty.door.ring(Instant::ORIGIN);
         }
         Self { shard, since }
@@ -461,22 +479,28 @@ fn oversee(shared: &Arc<Shared>) {
         if closing && !away && shared.posts.iter().all(|post| post.shard.is_closed()) {
             return;
         }
-        let begun = duty.calls.load(Ordering::Relaxed);
+        // Looks as often as the last calls ask for; less often, and then not at all, after a while without such.
+        let pace = duty.pace.load(Ordering::Relaxed);
+        let begun =
+            if pace == FAST { duty.asks.load(Ordering::Relaxed) } else { duty.calls.load(Ordering::Relaxed) };
         quiet = if closing || away || begun != calls { 0 } else { quiet + 1 };
         calls = begun;
-        if quiet < QUIET_LOOKS {
-            let until = now + OVERSEE;
-            duty.door.sleep(until, || closing || !shared.is_closing(), || idle.sleep(Some(until)));
-            continue;
+        if quiet >= QUIET_LOOKS {
+            quiet = 0;
+            duty.pace.store(pace.saturating_sub(1), Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if shared.posts.iter().any(|post| post.shard.away_since.load(Ordering::Relaxed) != 0) {
+                duty.pace.store(pace, Ordering::Relaxed);
+            }
         }
-        quiet = 0;
-        duty.on.store(false, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if shared.posts.iter().all(|post| post.shard.away_since.load(Ordering::Relaxed) == 0) {
-            let off = || !duty.on.load(Ordering::Relaxed) && !shared.is_closing();
-            duty.door.sleep(Instant::MAX, off, || idle.sleep(None));
-        }
-        duty.on.store(true, Ordering::Relaxed);
+        let until = match duty.pace.load(Ordering::Relaxed) {
+            OFF => Instant::MAX,
+            SLOW => now + OVERSEE_SLOWLY,
+            _ => now + OVERSEE,
+        };
+        let as_agreed = || duty.pace.load(Ordering::Relaxed) <= pace && closing == shared.is_closing();
+        let bound = (until < Instant::MAX).then_some(until);
+        duty.door.sleep(until, as_agreed, || idle.sleep(bound));
     }
 }
 

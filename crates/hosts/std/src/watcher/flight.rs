@@ -93,6 +93,9 @@ pub(super) trait Fly: Send + Sync {
     /// How late it may be told, in the interest of fewer wake-ups.
     fn late(&self) -> Nanos;
 
+    /// Whether its token has been cancelled.
+    fn cancelled(&self) -> bool;
+
     /// Whether the word alone ends it.
     fn trusted(&self) -> bool;
 
@@ -398,6 +401,10 @@ where
         self.options.late
     }
 
+    fn cancelled(&self) -> bool {
+        Self::cancelled(self)
+    }
+
     fn trusted(&self) -> bool {
         self.trusted
     }
@@ -513,6 +520,10 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
 
     fn late(&self) -> Nanos {
         Nanos::ZERO
+    }
+
+    fn cancelled(&self) -> bool {
+        false
     }
 
     fn trusted(&self) -> bool {

@@ -128,6 +128,8 @@ struct Entry {
     /// It waits for its turn to be asked.
     queued: bool,
     blocking: bool,
+    /// Until when its word is watched. In between, who may be told late is passed by at the times that it shares.
+    watch_until: Instant,
     /// What is to be done before its predicted sleep is over.
     early: Option<Early>,
 }
@@ -439,6 +441,7 @@ impl Core {
             asking: false,
             queued: false,
             blocking: false,
+            watch_until: Instant::ORIGIN,
             early: None,
         };
         self.entries[number as usize] = Some(entry);
@@ -485,6 +488,11 @@ impl Core {
             return self.leave(shard, number);
         }
         if seen == Seen::Due {
+            // The scan has seen that its word is not there.
+            if entry.watched && !entry.exact && now < entry.watch_until && !entry.fly.cancelled() {
+                let at = entry.watch_until.min(shared_after(now, entry.fly.late()));
+                return self.at(number, at);
+            }
             if core::mem::replace(&mut entry.queued, false) && now < entry.fly.deadline() {
                 return self.ask(number);
             }
@@ -516,6 +524,7 @@ impl Core {
                     }
                     entry.fly.watch(&mut self.lines, number);
                 }
+                entry.watch_until = until;
                 self.at(number, if late == Nanos::ZERO { until } else { until.min(shared_after(now, late)) });
             }
             Next::Sleep { until } => {
