@@ -40,7 +40,7 @@ pub struct WordSet<L> {
 }
 
 struct Line<L> {
-    line: L,
+    words: L,
     /// Which words are awaited.
     armed: u32,
     /// The only one, where it is one.
@@ -131,9 +131,9 @@ impl<L: LineRef> WordSet<L> {
     fn forget(&mut self, place: usize) {
         let line = self.lines.swap_remove(place);
         self.spare.push(self.waiting.swap_remove(place));
-        self.places.remove(&core::ptr::from_ref(&*line.line).addr());
+        self.places.remove(&core::ptr::from_ref(&*line.words).addr());
         if let Some(moved) = self.lines.get(place) {
-            self.places.insert(core::ptr::from_ref(&*moved.line).addr(), place);
+            self.places.insert(core::ptr::from_ref(&*moved.words).addr(), place);
         }
     }
 
@@ -145,7 +145,7 @@ impl<L: LineRef> WordSet<L> {
         while armed != 0 {
             let slot = armed.trailing_zeros();
             armed &= armed - 1;
-            let word = line.line.load(Slot::wrapping(slot));
+            let word = line.words.load(Slot::wrapping(slot));
             let slot = slot as usize;
             let waiting = &mut self.waiting[place][slot];
             let passed = waiting.iter().take_while(|(seq, _)| word.reached(*seq)).count();
@@ -171,15 +171,15 @@ fn far(word: Seq) -> Seq {
 impl<L: LineRef> Line<L> {
     fn new(line: L) -> Self {
         let targets = core::array::from_fn(|slot| far(line.load(Slot::ALL[slot])));
-        Self { line, armed: 0, lone: None, targets }
+        Self { words: line, armed: 0, lone: None, targets }
     }
 
     /// Whether a word that is awaited may be reached.
     #[inline]
     fn may_have_reached(&self) -> bool {
         match self.lone {
-            Some(slot) => self.line.load(slot).reached(self.targets[slot.index()]),
-            None => self.line.any_reached(&self.targets),
+            Some(slot) => self.words.load(slot).reached(self.targets[slot.index()]),
+            None => self.words.any_reached(&self.targets),
         }
     }
 
@@ -188,7 +188,7 @@ impl<L: LineRef> Line<L> {
             self.targets[slot] = *seq;
             self.armed |= 1 << slot;
         } else {
-            self.targets[slot] = far(self.line.load(Slot::ALL[slot]));
+            self.targets[slot] = far(self.words.load(Slot::ALL[slot]));
             self.armed &= !(1 << slot);
         }
         self.lone = self.armed.is_power_of_two().then(|| Slot::wrapping(self.armed.trailing_zeros()));
@@ -243,7 +243,9 @@ mod tests {
         ) {
             let all: Vec<_> = (0..3).map(|_| Arc::new(CompletionLine::new())).collect();
             for line in &all {
-                Slot::ALL.iter().for_each(|slot| line.store(*slot, Seq::new(start)));
+                for slot in Slot::ALL {
+                    line.store(slot, Seq::new(start));
+                }
             }
             let mut lines = WordSet::new();
             let mut model: Vec<(u32, MemoryDescriptor<_>)> = Vec::new();

@@ -19,7 +19,7 @@ use std::thread::{Builder, JoinHandle};
 use wakeline_core::{Clock, Doorbell, Error, ErrorCode, Idle, Instant, Nanos};
 
 use super::flight::Fly;
-use super::home::Shared;
+use super::home::Hub;
 use super::panics;
 use super::shard::{Core, Errand, Pace, Shard};
 use super::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence};
@@ -137,25 +137,25 @@ impl Crew {
     }
 
     /// Gives work to a helper, a new one where all are busy and there may be more.
-    fn help(shared: &Arc<Shared>, work: Work) -> Result<(), Error> {
-        let crew = &shared.crew;
+    fn help(hub: &Arc<Hub>, work: Work) -> Result<(), Error> {
+        let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
         if helpers.closing {
             return Err(Error::new(ErrorCode::WatcherClosed, []));
         }
         if helpers.idle <= helpers.work.len() {
-            if helpers.threads < shared.config.helpers_max {
+            if helpers.threads < hub.config.helpers_max {
                 helpers.threads += 1;
                 let name = alloc::format!("wakeline-help-{}", helpers.threads);
                 drop(helpers);
-                let started = start(shared, &name, move |shared| Self::be_helper(&shared));
+                let started = start(hub, &name, move |hub| Self::be_helper(&hub));
                 helpers = locked(&crew.helpers);
                 if let Err(error) = started {
                     helpers.threads -= 1;
                     return Err(error);
                 }
             } else if helpers.idle + helpers.ending <= helpers.work.len() {
-                return Err(Error::new(ErrorCode::HelpersBusy, [&shared.config.helpers_max]));
+                return Err(Error::new(ErrorCode::HelpersBusy, [&hub.config.helpers_max]));
             }
         }
         helpers.work.push_back(work);
@@ -163,19 +163,19 @@ impl Crew {
         Ok(())
     }
 
-    fn be_helper(shared: &Arc<Shared>) {
-        let crew = &shared.crew;
+    fn be_helper(hub: &Arc<Hub>) {
+        let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
         loop {
             if let Some(work) = helpers.work.pop_front() {
                 drop(helpers);
                 match work {
                     Work::Block(post, fly) => {
-                        fly.block(&shared.clock);
+                        fly.block(&hub.clock);
                         // Its task may want a helper as soon as it is woken.
                         locked(&crew.helpers).ending += 1;
-                        let shard = &shared.posts[post].shard;
-                        wake(shared, shard, Arc::clone(&fly));
+                        let shard = &hub.posts[post].shard;
+                        wake(hub, shard, Arc::clone(&fly));
                         fly.let_go();
                         shard.gone(fly);
                         // At no moment is it neither at its end nor idle, nor does it have work.
@@ -183,7 +183,7 @@ impl Crew {
                         helpers.ending -= 1;
                     }
                     Work::Lead(post, since) => {
-                        take_over(shared, post, since);
+                        take_over(hub, post, since);
                         helpers = locked(&crew.helpers);
                     }
                 }
@@ -199,45 +199,41 @@ impl Crew {
 }
 
 /// Starts the threads that a watcher always has.
-pub(super) fn start_all(shared: &Arc<Shared>) -> Result<(), Error> {
-    for post in 0..shared.posts.len() {
+pub(super) fn start_all(hub: &Arc<Hub>) -> Result<(), Error> {
+    for post in 0..hub.posts.len() {
         let name = alloc::format!("wakeline-watch-{post}");
-        start(shared, &name, move |shared| {
-            lead(&shared, post);
-            Crew::be_helper(&shared);
+        start(hub, &name, move |hub| {
+            lead(&hub, post);
+            Crew::be_helper(&hub);
         })?;
     }
-    start(shared, "wakeline-oversee", |shared| oversee(&shared))
+    start(hub, "wakeline-oversee", |hub| oversee(&hub))
 }
 
-fn start(
-    shared: &Arc<Shared>,
-    name: &str,
-    run: impl FnOnce(Arc<Shared>) + Send + 'static,
-) -> Result<(), Error> {
-    let (shared_there, name_there) = (Arc::clone(shared), String::from(name));
+fn start(hub: &Arc<Hub>, name: &str, run: impl FnOnce(Arc<Hub>) + Send + 'static) -> Result<(), Error> {
+    let (hub_there, name_there) = (Arc::clone(hub), String::from(name));
     let body = move || {
-        if let Some(hook) = &shared_there.config.thread_start {
+        if let Some(hook) = &hub_there.config.thread_start {
             let _ =
                 panics::message_of(|| hook(&name_there)).inspect(|panic| crate::trace::waker_panicked(panic));
         }
         // Where it cannot be set, sleeps end later, and the margins learn that.
         let _slack = TimerSlack::set(TimerSlack::LEAST);
-        run(shared_there);
+        run(hub_there);
     };
     let thread = Builder::new()
         .name(name.into())
         .spawn(body)
         .map_err(|error| Error::new(ErrorCode::Backend, [&"std", &"spawn", &error]).with_source(error))?;
-    locked(&shared.crew.threads).push(thread);
+    locked(&hub.crew.threads).push(thread);
     Ok(())
 }
 
 /// Leads a shard until the watcher closes or another has taken over.
-fn lead(shared: &Arc<Shared>, post: usize) {
-    let leader = Leader { shared, post };
+fn lead(hub: &Arc<Hub>, post: usize) {
+    let leader = Leader { hub, post };
     let shard = leader.shard();
-    let clock = shared.clock;
+    let clock = hub.clock;
     let mut rest = Rest { margin: SleepMargin::at_median(MARGIN_MAX), lingers: false, idle_since: None };
     let mut batch = Vec::new();
     // What the leader before this one has left.
@@ -246,7 +242,7 @@ fn lead(shared: &Arc<Shared>, post: usize) {
     }
     let mut core = shard.lock();
     loop {
-        if shared.is_closing() {
+        if hub.is_closing() {
             let pending = core.close(shard);
             core.take_errands(&mut batch);
             drop(core);
@@ -266,7 +262,7 @@ fn lead(shared: &Arc<Shared>, post: usize) {
         }
         drop(core);
         rest.idle_since = None;
-        let away = Away::begin(shared, shard, now, ask.is_some());
+        let away = Away::begin(hub, shard, now, ask.is_some());
         let mut leads = leader.run(&mut batch, &away);
         let answer = match ask {
             Some((number, fly)) if leads => Some((number, Some(fly.ask(&clock)), fly)),
@@ -295,18 +291,18 @@ fn lead(shared: &Arc<Shared>, post: usize) {
 
 /// Whoever leads a shard.
 struct Leader<'s> {
-    shared: &'s Arc<Shared>,
+    hub: &'s Arc<Hub>,
     post: usize,
 }
 
 impl<'s> Leader<'s> {
     fn shard(&self) -> &'s Shard {
-        &self.shared.posts[self.post].shard
+        &self.hub.posts[self.post].shard
     }
 
     /// Runs errands, without the lock; whether this one still leads. Where it does not, another runs what is left.
     fn run(&self, batch: &mut Vec<Errand>, away: &Away<'_>) -> bool {
-        let left = &self.shared.posts[self.post].left;
+        let left = &self.hub.posts[self.post].left;
         if batch.len() > 1 {
             left.lock().extend(batch.drain(1..));
         }
@@ -323,24 +319,24 @@ impl<'s> Leader<'s> {
 
     /// Runs errands and what another leader has left; whether this one still leads.
     fn run_away(&self, batch: &mut Vec<Errand>, now: Instant) -> bool {
-        batch.extend(self.shared.posts[self.post].left.lock().drain(..));
+        batch.extend(self.hub.posts[self.post].left.lock().drain(..));
         if batch.is_empty() {
             return true;
         }
-        let away = Away::begin(self.shared, self.shard(), now, false);
+        let away = Away::begin(self.hub, self.shard(), now, false);
         self.run(batch, &away) && away.end()
     }
 
     fn run_one(&self, errand: Errand) {
         let shard = self.shard();
         match errand {
-            Errand::Over(fly) | Errand::Rouse(fly) => wake(self.shared, shard, fly),
+            Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
             Errand::Drop(fly) => drop(fly),
             Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
             Errand::Block(fly) => {
-                if let Err(busy) = Crew::help(self.shared, Work::Block(self.post, Arc::clone(&fly))) {
+                if let Err(busy) = Crew::help(self.hub, Work::Block(self.post, Arc::clone(&fly))) {
                     fly.fail(busy);
-                    wake(self.shared, shard, Arc::clone(&fly));
+                    wake(self.hub, shard, Arc::clone(&fly));
                     shard.gone(fly);
                 }
             }
@@ -360,7 +356,7 @@ impl<'s> Leader<'s> {
             Pace::Sleep { sharp, blunt } => {
                 let length = sharp.since(now);
                 let early = if sharp < Instant::MAX { rest.margin.of(length) } else { Nanos::ZERO };
-                if length <= early || rest.lingers(now) && self.shared.config.park.spin_us_max() > 0 {
+                if length <= early || rest.lingers(now) && self.hub.config.park.spin_us_max() > 0 {
                     return core::hint::spin_loop();
                 }
                 shard.counters.sleeps.add(1);
@@ -368,11 +364,11 @@ impl<'s> Leader<'s> {
                 (until, Some(until.since(now)))
             }
         };
-        let idle = self.shared.posts[self.post].idle.lock();
-        let quiet = || shard.is_quiet() && !self.shared.is_closing();
+        let idle = self.hub.posts[self.post].idle.lock();
+        let quiet = || shard.is_quiet() && !self.hub.is_closing();
         let bound = (until < Instant::MAX).then_some(until);
         let rang = shard.door.sleep(until, quiet, || idle.sleep(bound));
-        let awake = self.shared.clock.now();
+        let awake = self.hub.clock.now();
         if let (Some(length), Some(false)) = (length, rang) {
             rest.margin.observe(length, awake.since(until));
         }
@@ -398,12 +394,12 @@ impl Rest {
 }
 
 /// Wakes whoever awaits a flight. A waker that panics is caught, counted and told.
-fn wake(shared: &Shared, shard: &Shard, fly: Arc<dyn Fly>) {
+fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     let tag = fly.tag();
     let Some(waker) = tag.waker.take() else { return };
     shard.counters.wakes.bump();
     if tag.learns() {
-        tag.rouse.woken(shared.clock.now());
+        tag.rouse.woken(hub.clock.now());
     }
     // Before the task runs, so that it is the task's thread, which allocated it, that frees it.
     drop(fly);
@@ -420,9 +416,9 @@ struct Away<'s> {
 }
 
 impl<'s> Away<'s> {
-    fn begin(shared: &Shared, shard: &'s Shard, now: Instant, asks: bool) -> Self {
+    fn begin(hub: &Hub, shard: &'s Shard, now: Instant, asks: bool) -> Self {
         let since = now.as_nanos().max(1);
-        let duty = &shared.crew.duty;
+        let duty = &hub.crew.duty;
         let count =
             |calls: &AtomicU64| calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         count(&duty.calls);
@@ -452,31 +448,31 @@ impl<'s> Away<'s> {
 }
 
 /// Looks, while calls are made, whether a leader is held up in one. When the watcher closes, until every shard is closed.
-fn oversee(shared: &Arc<Shared>) {
-    let duty = &shared.crew.duty;
+fn oversee(hub: &Arc<Hub>) {
+    let duty = &hub.crew.duty;
     let idle = duty.idle.lock();
-    let clock = shared.clock;
+    let clock = hub.clock;
     let (mut calls, mut quiet) = (0, 0);
     // Since when the leader was away in whose place a helper was asked to lead.
-    let mut helped = vec![0; shared.posts.len()];
+    let mut helped = vec![0; hub.posts.len()];
     loop {
-        let closing = shared.is_closing();
+        let closing = hub.is_closing();
         let now = clock.now();
         let mut away = false;
         for (post, helped) in helped.iter_mut().enumerate() {
-            let since = shared.posts[post].shard.away_since.load(Ordering::Relaxed);
+            let since = hub.posts[post].shard.away_since.load(Ordering::Relaxed);
             away |= since != 0;
             if since == 0 || now.since(Instant::from_nanos(since)).as_nanos() <= AWAY_NS_MAX {
                 continue;
             }
             if closing {
-                take_over(shared, post, since);
-            } else if *helped != since && Crew::help(shared, Work::Lead(post, since)).is_ok() {
+                take_over(hub, post, since);
+            } else if *helped != since && Crew::help(hub, Work::Lead(post, since)).is_ok() {
                 // Where nobody is left to lead, the one that is held up goes on when it can.
                 *helped = since;
             }
         }
-        if closing && !away && shared.posts.iter().all(|post| post.shard.is_closed()) {
+        if closing && !away && hub.posts.iter().all(|post| post.shard.is_closed()) {
             return;
         }
         // Looks as often as the last calls ask for; less often, and then not at all, after a while without such.
@@ -489,7 +485,7 @@ fn oversee(shared: &Arc<Shared>) {
             quiet = 0;
             duty.pace.store(pace.saturating_sub(1), Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            if shared.posts.iter().any(|post| post.shard.away_since.load(Ordering::Relaxed) != 0) {
+            if hub.posts.iter().any(|post| post.shard.away_since.load(Ordering::Relaxed) != 0) {
                 duty.pace.store(pace, Ordering::Relaxed);
             }
         }
@@ -498,17 +494,17 @@ fn oversee(shared: &Arc<Shared>) {
             SLOW => now + OVERSEE_SLOWLY,
             _ => now + OVERSEE,
         };
-        let as_agreed = || duty.pace.load(Ordering::Relaxed) <= pace && closing == shared.is_closing();
+        let as_agreed = || duty.pace.load(Ordering::Relaxed) <= pace && closing == hub.is_closing();
         let bound = (until < Instant::MAX).then_some(until);
         duty.door.sleep(until, as_agreed, || idle.sleep(bound));
     }
 }
 
 /// Leads a shard whose leader has been away since `since`, unless that is back.
-fn take_over(shared: &Arc<Shared>, post: usize, since: u64) {
-    let shard = &shared.posts[post].shard;
+fn take_over(hub: &Arc<Hub>, post: usize, since: u64) {
+    let shard = &hub.posts[post].shard;
     if shard.lead_from(since) {
         shard.counters.takeovers.bump();
-        lead(shared, post);
+        lead(hub, post);
     }
 }

@@ -126,7 +126,7 @@ pub(super) struct Tag {
 impl Tag {
     /// Takes a seat.
     pub(super) fn seated(home: &Arc<Home>) -> Result<Self, Error> {
-        home.shared.take_seat()?;
+        home.hub.take_seat()?;
         let mut tag = Self::new();
         tag.home = Some(Arc::clone(home));
         tag.seated.store(true, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Tag {
         if let Some(home) = &self.home
             && self.seated.swap(false, Ordering::AcqRel)
         {
-            home.shared.leave_seat();
+            home.hub.leave_seat();
         }
     }
 }

@@ -47,6 +47,13 @@ where
     state: State<P>,
 }
 
+/// What a wait resolves to.
+type Outcome = Result<Report, Error>;
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it begins as the large one, and a box would be an allocation more"
+)]
 enum State<P: CompletionPort> {
     New { port: P, wait: Wait, options: Options },
     Flying { flight: Arc<Flight<P>>, shard: usize },
@@ -63,7 +70,7 @@ where
             deadline: Instant::MAX,
             cancel: None,
             late: Nanos::ZERO,
-            early_wake: home.shared.config.early_wake,
+            early_wake: home.hub.config.early_wake,
             kernel: false,
         };
         let state = State::New { port, wait: Wait::new(plan), options };
@@ -120,9 +127,9 @@ where
         point: &Point,
         (mut port, wait, mut options): (P, Wait, Options),
         context: &Context<'_>,
-    ) -> Result<(Arc<Flight<P>>, usize), Result<Report, Error>> {
-        let shared = &home.shared;
-        if shared.is_closing() {
+    ) -> Result<(Arc<Flight<P>>, usize), Outcome> {
+        let hub = &home.hub;
+        if hub.is_closing() {
             return Err(Err(Error::new(ErrorCode::WatcherClosed, [])));
         }
         let tag = Tag::seated(home).map_err(Err)?;
@@ -141,8 +148,8 @@ where
             .deadline(Some(options.deadline))
             .cancellable(looks)
             .watched(arming);
-        let shard = shared.shard_of(&port);
-        let now = shared.clock.now();
+        let shard = hub.shard_of(&port);
+        let now = hub.clock.now();
         let (wait, action) = wait.start(now);
         let flight = Flight::new(tag, options, wait, port);
         let next = flight.carry(now, action);
@@ -151,13 +158,13 @@ where
         }
         flight.tag.waker.register(context.waker());
         let flight = Arc::new(flight);
-        shared.posts[shard].shard.add(Arc::clone(&flight) as Arc<dyn Fly>, next);
+        hub.posts[shard].shard.add(Arc::clone(&flight) as Arc<dyn Fly>, next);
         Ok((flight, shard))
     }
 
     /// A later poll.
     fn look(home: &Home, flight: &Flight<P>, context: &Context<'_>) -> Poll<Result<Report, Error>> {
-        let (tag, clock) = (&flight.tag, &home.shared.clock);
+        let (tag, clock) = (&flight.tag, &home.hub.clock);
         tag.rouse.learn(&home.wake_time, clock);
         let who = core::ptr::from_ref(flight).addr();
         if let Some(outcome) = flight.outcome() {
@@ -236,7 +243,7 @@ where
             flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
             self.point.abandoned();
             flight.abandon();
-            self.home.shared.posts[shard].shard.gone(flight);
+            self.home.hub.posts[shard].shard.gone(flight);
         }
     }
 }
@@ -252,7 +259,10 @@ where
             State::Flying { .. } => "flying",
             State::Over => "over",
         };
-        f.debug_struct("WatcherWait").field("point", &self.point.name()).field("state", &state).finish()
+        f.debug_struct("WatcherWait")
+            .field("point", &self.point.name())
+            .field("state", &state)
+            .finish_non_exhaustive()
     }
 }
 
@@ -290,25 +300,25 @@ impl<L: LineRef + Send + Sync + 'static> Future for WordWait<L> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Wake> {
         let this = self.get_mut();
-        let shared = &this.home.shared;
+        let hub = &this.home.hub;
         match core::mem::replace(&mut this.state, LookState::Over(Wake::Woke)) {
             LookState::New(word, until) => {
                 let look = Look::new(Tag::new(), word, until);
-                let next = look.begin(|| shared.clock.now());
+                let next = look.begin(|| hub.clock.now());
                 if let Some(wake) = look.outcome() {
                     return Poll::Ready(wake);
                 }
-                if shared.is_closing() {
+                if hub.is_closing() {
                     // Nobody watches any more: looks at each poll, and lets others run in between.
                     this.state = LookState::New(look.word.clone(), look.until);
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 let address = look.word.as_ref().map_or(0, |word| core::ptr::from_ref(word.line()).addr());
-                let shard = shared.shard_at(address);
+                let shard = hub.shard_at(address);
                 look.tag.waker.register(context.waker());
                 let look = Arc::new(look);
-                shared.posts[shard].shard.add(Arc::clone(&look) as Arc<dyn Fly>, next);
+                hub.posts[shard].shard.add(Arc::clone(&look) as Arc<dyn Fly>, next);
                 this.state = LookState::Flying(look, shard);
                 Poll::Pending
             }
@@ -318,7 +328,7 @@ impl<L: LineRef + Send + Sync + 'static> Future for WordWait<L> {
                 }
                 match look.outcome() {
                     // The watcher has closed in the middle of it.
-                    Some(Wake::Woke) if shared.is_closing() => {
+                    Some(Wake::Woke) if hub.is_closing() => {
                         this.state = LookState::New(look.word.clone(), look.until);
                         context.waker().wake_by_ref();
                         Poll::Pending
@@ -347,7 +357,7 @@ impl<L: LineRef + Send + Sync + 'static> Drop for WordWait<L> {
             core::mem::replace(&mut self.state, LookState::Over(Wake::Woke))
         {
             look.tag.abandon();
-            self.home.shared.posts[shard].shard.gone(look);
+            self.home.hub.posts[shard].shard.gone(look);
         }
     }
 }
@@ -359,6 +369,6 @@ impl<L: LineRef + Send + Sync + 'static> fmt::Debug for WordWait<L> {
             LookState::Flying(..) => "flying",
             LookState::Over(_) => "over",
         };
-        f.debug_struct("WordWait").field("state", &state).finish()
+        f.debug_struct("WordWait").field("state", &state).finish_non_exhaustive()
     }
 }

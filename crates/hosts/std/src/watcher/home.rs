@@ -17,17 +17,18 @@ use crate::idle::StdIdle;
 /// One runtime's view of a watcher: what its wake-ups take is learned here.
 #[derive(Debug)]
 pub(super) struct Home {
-    pub(super) shared: Arc<Shared>,
+    pub(super) hub: Arc<Hub>,
     pub(super) wake_time: WakeTime,
 }
 
 impl Home {
-    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
-        Arc::new(Self { shared, wake_time: WakeTime::new() })
+    pub(super) fn new(hub: Arc<Hub>) -> Arc<Self> {
+        Arc::new(Self { hub, wake_time: WakeTime::new() })
     }
 }
 
-pub(super) struct Shared {
+/// What all of them share.
+pub(super) struct Hub {
     pub(super) clock: StdClock,
     pub(super) config: WatcherConfig,
     pub(super) posts: Box<[Post]>,
@@ -44,7 +45,7 @@ pub(super) struct Post {
     pub(super) left: Lock<VecDeque<Errand>>,
 }
 
-impl Shared {
+impl Hub {
     pub(super) fn new(config: WatcherConfig) -> Self {
         let clock = config.clock;
         let spin = Nanos::from_micros(config.park.spin_us_max().into());
@@ -114,8 +115,8 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Hub").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -20,7 +20,7 @@ use wakeline_core::{
 use super::config::WatcherConfig;
 use super::flight::{Fly, Look, Next, Tag};
 use super::future::WatcherWait;
-use super::home::{Home, Shared};
+use super::home::{Home, Hub};
 use super::shard::{Errand, Shard};
 use crate::points::Point;
 
@@ -98,26 +98,26 @@ impl Drop for Point1 {
 }
 
 struct Stage {
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
     line: Line,
     drops: Arc<AtomicUsize>,
 }
 
 impl Stage {
     fn new() -> Self {
-        let shared = Arc::new(Shared::new(WatcherConfig::default().early_wake(false)));
-        Self { shared, line: Arc::new(CompletionLine::new()), drops: Arc::new(AtomicUsize::new(0)) }
+        let hub = Arc::new(Hub::new(WatcherConfig::default().early_wake(false)));
+        Self { hub, line: Arc::new(CompletionLine::new()), drops: Arc::new(AtomicUsize::new(0)) }
     }
 
     fn shard(&self) -> &Shard {
-        &self.shared.posts[0].shard
+        &self.hub.posts[0].shard
     }
 
     fn wait(&self, plan: &str) -> WatcherWait<Point1> {
         let plan: WaitPlan = plan.parse().unwrap();
         let word = MemoryDescriptor::new(Arc::clone(&self.line), Slot::ALL[0], Seq::new(1));
         let port = Point1 { word, drops: Arc::clone(&self.drops) };
-        WatcherWait::new(&Home::new(Arc::clone(&self.shared)), port, &plan, &Point::new("loom"))
+        WatcherWait::new(&Home::new(Arc::clone(&self.hub)), port, &plan, &Point::new("loom"))
     }
 
     fn store(&self) {
@@ -126,11 +126,11 @@ impl Stage {
 
     /// One turn of a leader and what comes of it.
     fn turn(&self) {
-        turn(self.shard(), &self.shared);
+        turn(self.shard(), &self.hub);
     }
 }
 
-fn turn(shard: &Shard, shared: &Shared) {
+fn turn(shard: &Shard, hub: &Hub) {
     let mut batch = Vec::new();
     let mut core = shard.lock();
     core.turn(shard, Instant::from_nanos(1));
@@ -139,7 +139,7 @@ fn turn(shard: &Shard, shared: &Shared) {
     drop(core);
     run(&mut batch);
     if let Some((number, fly)) = ask {
-        let answer = fly.ask(&shared.clock);
+        let answer = fly.ask(&hub.clock);
         shard.lock().asked(shard, number, &fly, Instant::from_nanos(1), answer);
     }
 }
@@ -196,7 +196,7 @@ fn registration(plan: &'static str) {
             assert_eq!(first, Poll::Ready(Ok(())));
         }
         drop(wait);
-        assert_eq!(stage.shared.seated(), 0);
+        assert_eq!(stage.hub.seated(), 0);
     });
 }
 
@@ -249,7 +249,7 @@ fn loom_a_drop_meets_the_completion() {
         leader.join().unwrap();
         assert_eq!(stage.drops.load(Ordering::SeqCst), 1, "its port was not let go, or twice");
         stage.turn();
-        assert_eq!((stage.shared.seated(), stage.shard().lock().lines.armed()), (0, 0));
+        assert_eq!((stage.hub.seated(), stage.shard().lock().lines.armed()), (0, 0));
         assert_eq!(Arc::strong_count(&stage.line), 1, "somebody still holds the line");
     });
 }

@@ -53,7 +53,7 @@ use wakeline_core::{
 
 use crate::clock::StdClock;
 use crate::points::Point;
-use home::{Home, Shared};
+use home::{Home, Hub};
 
 /// A thread that watches completion words for the tasks of any runtime.
 ///
@@ -114,16 +114,16 @@ impl Watcher {
     ///
     /// [`ErrorCode::Backend`] when the system refuses a thread; those that started end again.
     pub fn with(config: WatcherConfig) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::new(config));
+        let hub = Arc::new(Hub::new(config));
         // From here on its drop ends the threads.
-        let watcher = Self { handle: WatcherHandle { home: Home::new(Arc::clone(&shared)) } };
-        crew::start_all(&shared)?;
+        let watcher = Self { handle: WatcherHandle { home: Home::new(Arc::clone(&hub)) } };
+        crew::start_all(&hub)?;
         Ok(watcher)
     }
 
     /// A handle for a runtime: clones share what is learned of its wake-ups, other handles do not.
     pub fn handle(&self) -> WatcherHandle {
-        WatcherHandle { home: Home::new(Arc::clone(&self.handle.home.shared)) }
+        WatcherHandle { home: Home::new(Arc::clone(&self.handle.home.hub)) }
     }
 
     /// Awaits the point of `port` under `plan`; see [`WatcherWait`]. `point` says what it may be predicted by, and learns from it.
@@ -151,9 +151,9 @@ impl Watcher {
     ///
     /// [`ErrorCode::Backend`] when threads are still in a driver call or a waker by then; they end when that returns.
     pub fn close(self, within: Nanos) -> Result<(), Error> {
-        let shared = &self.handle.home.shared;
-        shared.begin_close();
-        match shared.crew.join(shared.clock, shared.clock.now() + within) {
+        let hub = &self.handle.home.hub;
+        hub.begin_close();
+        match hub.crew.join(hub.clock, hub.clock.now() + within) {
             0 => Ok(()),
             left => {
                 let held_up =
@@ -166,7 +166,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.handle.home.shared.begin_close();
+        self.handle.home.hub.begin_close();
     }
 }
 
@@ -220,13 +220,13 @@ impl WatcherHandle {
 
     /// As [`Watcher::cancel_token`].
     pub fn cancel_token(&self) -> CancelToken {
-        CancelToken::ringing(Waker::from(Arc::new(LookAtTokens(Arc::downgrade(&self.home.shared)))))
+        CancelToken::ringing(Waker::from(Arc::new(LookAtTokens(Arc::downgrade(&self.home.hub)))))
     }
 
     /// As [`Watcher::stats`].
     pub fn stats(&self) -> WatcherStats {
         let mut stats = WatcherStats::default();
-        for post in &self.home.shared.posts {
+        for post in &self.home.hub.posts {
             stats.add(&post.shard.counters);
         }
         stats
@@ -234,7 +234,7 @@ impl WatcherHandle {
 
     /// How many waits are pending now.
     pub fn pending(&self) -> usize {
-        self.home.shared.seated()
+        self.home.hub.seated()
     }
 
     /// How long this runtime takes from a call of its waker to the poll, as learned: the median.
@@ -244,12 +244,12 @@ impl WatcherHandle {
 
     /// The clock of all deadlines.
     pub fn clock(&self) -> StdClock {
-        self.home.shared.clock
+        self.home.hub.clock
     }
 }
 
 /// What a token rings.
-struct LookAtTokens(Weak<Shared>);
+struct LookAtTokens(Weak<Hub>);
 
 impl RawWake for LookAtTokens {
     fn wake(self: Arc<Self>) {
@@ -257,8 +257,8 @@ impl RawWake for LookAtTokens {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(shared) = self.0.upgrade() {
-            for post in &shared.posts {
+        if let Some(hub) = self.0.upgrade() {
+            for post in &hub.posts {
                 post.shard.look_at_tokens();
             }
         }
@@ -267,7 +267,7 @@ impl RawWake for LookAtTokens {
 
 impl Clock for WatcherHandle {
     fn now(&self) -> Instant {
-        self.home.shared.clock.now()
+        self.home.hub.clock.now()
     }
 }
 

@@ -116,6 +116,10 @@ pub(super) struct Core {
     nap: Nanos,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a thing of its own that can be true with any other"
+)]
 struct Entry {
     fly: Arc<dyn Fly>,
     context: Option<usize>,
@@ -530,7 +534,7 @@ impl Core {
             Next::Sleep { until } => {
                 let (late, trusted) = (entry.fly.late(), entry.fly.trusted());
                 let early = entry.fly.early(until).filter(|(before, _)| until.since(now) > *before);
-                let (sharp, at) = match early {
+                let (exactly, at) = match early {
                     Some((before, watch_until)) => {
                         let look_at = if trusted { watch_until } else { until };
                         entry.early = Some(Early::Rouse { look_at, watch_until });
@@ -544,8 +548,8 @@ impl Core {
                     }
                 };
                 self.unwatch(number);
-                self.at(number, if sharp { Instant::MAX } else { at });
-                if sharp {
+                self.at(number, if exactly { Instant::MAX } else { at });
+                if exactly {
                     self.sharp.set(number, at);
                 }
             }

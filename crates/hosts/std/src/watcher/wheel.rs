@@ -52,9 +52,14 @@ fn tick_of(at: Instant) -> u64 {
     at.as_nanos() >> TICK_BITS
 }
 
+/// The slot of a level by the low bits of a tick.
+#[expect(clippy::cast_possible_truncation, reason = "six bits are left")]
+fn place(ticks: u64) -> usize {
+    (ticks & (SLOTS as u64 - 1)) as usize
+}
+
 fn index(level: usize, tick: u64) -> usize {
-    let place = (tick >> (SLOT_BITS as usize * level)) as usize & (SLOTS - 1);
-    level * SLOTS + place
+    level * SLOTS + place(tick >> (SLOT_BITS as usize * level))
 }
 
 impl Wheel {
@@ -118,7 +123,7 @@ impl Wheel {
             if let Some(owner) = self.pop_from_here(now) {
                 return Some(owner);
             }
-            let Some((level, tick)) = self.next_slot() else { return None };
+            let (level, tick) = self.next_slot()?;
             if tick > target {
                 self.tick = self.tick.max(target);
                 return None;
@@ -157,7 +162,7 @@ impl Wheel {
     fn next_slot(&self) -> Option<(usize, u64)> {
         for level in 0..LEVELS {
             let bits = SLOT_BITS as usize * level;
-            let place = (self.tick >> bits) as usize & (SLOTS - 1);
+            let place = place(self.tick >> bits);
             // The finest level's own slot has been looked at; those of the others are open, so empty.
             let ahead = self.occupied[level] & (u64::MAX << place) & !(1 << place);
             if ahead != 0 {
