@@ -422,11 +422,15 @@ fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     if tag.learns() {
         tag.rouse.woken(hub.clock.now());
     }
-    // Before the task runs, so that it is the task's thread, which allocated it, that frees it.
-    drop(fly);
+    // What is to be learned is left for when the task is on its way; else it is let go before the task runs, so that it is the
+    // task's thread, which allocated it, that frees it.
+    let fly = tag.learns().then_some(fly);
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);
+    }
+    if let Some(fly) = fly {
+        fly.observe();
     }
 }
 
