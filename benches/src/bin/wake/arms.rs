@@ -38,6 +38,7 @@ pub(crate) const ARMS: &[Arm] = &[
 ];
 
 /// This thread looks at the word all the time.
+#[expect(clippy::unnecessary_wraps, reason = "all arms of the table are of one type")]
 fn spin(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
     let mut samples = Vec::new();
     for _ in 0..waits {
@@ -51,6 +52,7 @@ fn spin(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
 }
 
 /// The device's thread unparks this one: a bare futex.
+#[expect(clippy::unnecessary_wraps, reason = "all arms of the table are of one type")]
 fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
     let thread = std::thread::current();
     let _hook = stage.hook(Arc::new(move || thread.unpark()));
