@@ -515,7 +515,7 @@ fn oversee(hub: &Arc<Hub>) {
             }
         }
         let until = match duty.pace.load(Ordering::Relaxed) {
-            OFF => Instant::MAX,
+            OFF if !closing => Instant::MAX,
             SLOW => now + OVERSEE_SLOWLY,
             _ => now + OVERSEE,
         };
