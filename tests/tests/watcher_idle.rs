@@ -16,7 +16,7 @@ use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
 use wakeline_tests::watching::{Stage, measured};
 
 /// How long until the overseer is at rest, at least, after the last driver call or waker.
-const SETTLES: Duration = Duration::from_millis(500);
+const SETTLES: Duration = Duration::from_millis(900);
 
 /// The threads of a watcher, by name, with their places in the process's list.
 type Threads = Arc<Mutex<BTreeMap<String, String>>>;

@@ -363,3 +363,13 @@ fn a_waker_that_blocks_delays_no_other_beyond_the_takeover() {
         }
     });
 }
+
+/// The overseer once slept for good when it saw that the watcher closes before all shards had.
+#[test]
+fn a_watcher_that_is_closed_as_soon_as_it_is_made_ends_every_time() {
+    for round in 0..100 {
+        let config = WatcherConfig::default().shards(1 + round % 4).unwrap();
+        let watcher = Watcher::with(config).unwrap();
+        watcher.close(Nanos::from_millis(20_000)).unwrap();
+    }
+}

@@ -67,9 +67,10 @@ fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> 
     Ok(samples)
 }
 
-/// What the watcher's arms wait by. The margin covers what sleeps end late; the spread of the work comes on top.
-const WATCHED: &str =
-    "flag:park_us=1000,backstop_us=100000+predict:margin_us=30,min_sleep_us=50,max_sleep_us=20000,window=8";
+/// How long before the predicted end the watcher's thread watches: it covers what its sleeps end late. A task that is woken early comes
+/// at that time or so, and has to be there before the end only.
+const MARGIN_US: u32 = 40;
+const EARLY_MARGIN_US: u32 = 20;
 
 /// Waits so often by the watcher, on whatever runs this future.
 async fn by_watcher(
@@ -77,7 +78,9 @@ async fn by_watcher(
     (length, waits): (Nanos, u32),
     (early_wake, suffix): (bool, &str),
 ) -> Result<Vec<Nanos>, Error> {
-    let plan: WaitPlan = format!("{WATCHED}{suffix}").parse()?;
+    let margin = if early_wake { EARLY_MARGIN_US } else { MARGIN_US };
+    let predict = format!("margin_us={margin},min_sleep_us=50,max_sleep_us=20000,window=8");
+    let plan: WaitPlan = format!("flag:park_us=1000,backstop_us=100000+predict:{predict}{suffix}").parse()?;
     let mut samples = Vec::new();
     let learned = Learned::new("wake");
     // Known from the start: what is learned of lengths is measured elsewhere.

@@ -68,10 +68,11 @@ impl Case {
 }
 
 /// All of them.
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case::new("at once, spins", Begin::AtOnce, SPINS, 150),
     Case::trusted("at once, spins, trusted", Begin::AtOnce, SPINS, 150),
-    Case::new("at once, naps", Begin::AtOnce, naps(200), 200),
+    Case::new("at once, naps", Begin::AtOnce, naps(50), 150),
+    Case::trusted("at once, naps, trusted", Begin::AtOnce, naps(50), 150),
     Case::new("spread, spins", SPREAD, SPINS, 60),
     Case::new("spread, naps", SPREAD, naps(150), 150),
     Case::trusted("spread, naps, trusted", SPREAD, naps(150), 150),

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use rustc_hash::FxHashMap;
-use wakeline_core::{LineRef, MemoryDescriptor, Seq, Slot, WORDS};
+use wakeline_core::{CompletionLine, LineRef, MemoryDescriptor, Seq, Slot, WORDS};
 
 /// The armed words of a thread that watches many, over any number of lines.
 ///
@@ -79,6 +79,19 @@ impl<L: LineRef> WordSet<L> {
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether a [`scan`](Self::scan) may find anybody. Loads may be `Relaxed`.
+    pub fn any_reached(&self) -> bool {
+        self.lines.iter().any(Line::may_have_reached)
+    }
+
+    /// The line of all words, where it is one.
+    pub fn lone_line(&self) -> Option<&CompletionLine> {
+        match self.lines.as_slice() {
+            [line] => Some(&line.words),
+            _ => None,
+        }
     }
 
     /// Watches a word for `who`.
@@ -209,7 +222,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::sync::Arc;
-    use wakeline_core::CompletionLine;
 
     fn word(line: &Arc<CompletionLine>, slot: usize, seq: u64) -> MemoryDescriptor<Arc<CompletionLine>> {
         MemoryDescriptor::new(Arc::clone(line), Slot::ALL[slot], Seq::new(seq))

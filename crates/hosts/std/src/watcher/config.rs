@@ -4,10 +4,21 @@ use core::fmt;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use wakeline_core::{Error, ErrorCode};
+use wakeline_core::{CompletionLine, Error, ErrorCode, Instant, Park};
 
 use crate::clock::StdClock;
 use crate::park::ParkPolicy;
+
+/// A park in hardware, as an object: [`Park`] itself is generic over what it looks at.
+pub(super) trait WordPark: Send + Sync {
+    fn park(&self, line: &CompletionLine, until: Instant, ready: &mut dyn FnMut() -> bool);
+}
+
+impl<P: Park + Send + Sync> WordPark for P {
+    fn park(&self, line: &CompletionLine, until: Instant, ready: &mut dyn FnMut() -> bool) {
+        Park::park(self, Some(line), until, ready);
+    }
+}
 
 /// Run at the start of a watcher's thread, on that thread.
 pub(super) type ThreadStart = Arc<dyn Fn(&str) + Send + Sync>;
@@ -32,6 +43,7 @@ pub struct WatcherConfig {
     pub(super) flights_max: usize,
     pub(super) helpers_max: usize,
     pub(super) park: ParkPolicy,
+    pub(super) word_wait: Option<Arc<dyn WordPark>>,
     pub(super) early_wake: bool,
     pub(super) thread_start: Option<ThreadStart>,
 }
@@ -51,6 +63,7 @@ impl Default for WatcherConfig {
             flights_max: 1 << 18,
             helpers_max: 16,
             park: if alone { park.without_spin() } else { park },
+            word_wait: None,
             early_wake: !alone,
             thread_start: None,
         }
@@ -99,6 +112,14 @@ impl WatcherConfig {
         Self { park, ..self }
     }
 
+    /// With a park in hardware, what `WordWait::probe(..)` of `wakeline-wordwait` gives: used while the awaited words are all in one
+    /// line, which is what a hardware monitor covers, for at most the policy's `hardware_us_max` after a wait's sleep, in slices of 50 us,
+    /// so that a new wait is taken in as soon. With words in several lines, and without this, the thread spins.
+    #[must_use]
+    pub fn word_wait(self, park: impl Park + Send + Sync + 'static) -> Self {
+        Self { word_wait: Some(Arc::new(park)), ..self }
+    }
+
     /// Whether tasks are woken before their words land, so that they watch themselves.
     #[must_use]
     pub fn early_wake(self, early_wake: bool) -> Self {
@@ -127,6 +148,7 @@ impl fmt::Debug for WatcherConfig {
             .field("flights_max", &self.flights_max)
             .field("helpers_max", &self.helpers_max)
             .field("park", &self.park)
+            .field("word_wait", &self.word_wait.is_some())
             .field("early_wake", &self.early_wake)
             .finish_non_exhaustive()
     }

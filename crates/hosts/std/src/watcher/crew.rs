@@ -44,6 +44,9 @@ const QUIET_LOOKS: u32 = 32;
 /// rung takes as long, and takes it from those who ring.
 const LINGER_NS: u64 = 10_000;
 
+/// How long a park in hardware lasts at most, so that what comes in is noticed.
+const HARDWARE_SLICE_NS: u64 = 50_000;
+
 /// The longest oversleep that a leader makes up for.
 const MARGIN_MAX: Nanos = Nanos::from_micros(100);
 
@@ -343,10 +346,28 @@ impl<'s> Leader<'s> {
         }
     }
 
+    /// Parks on the words in hardware for a slice; whether that could be done.
+    fn park(&self, core: &Core, now: Instant) -> bool {
+        let config = &self.hub.config;
+        let most = Nanos::from_micros(config.park.hardware_us_max().into());
+        let (Some(word_wait), Some((line, until))) = (&config.word_wait, core.parkable(now, most)) else {
+            return false;
+        };
+        let shard = self.shard();
+        let slice = until.min(now + Nanos::from_nanos(HARDWARE_SLICE_NS));
+        shard.counters.parks.add(1);
+        word_wait.park(line, slice, &mut || core.lines.any_reached() || !shard.is_quiet());
+        true
+    }
+
     /// Lets time pass until there may be something to do.
     fn rest(&self, core: &Core, now: Instant, rest: &mut Rest) {
         let shard = self.shard();
-        let (until, length) = match core.pace(now) {
+        let pace = core.pace(now);
+        if matches!(pace, Pace::Spin | Pace::Nap { .. }) && self.park(core, now) {
+            return;
+        }
+        let (until, length) = match pace {
             Pace::Look => return,
             Pace::Spin => return core::hint::spin_loop(),
             Pace::Nap { until } => {
@@ -401,11 +422,15 @@ fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     if tag.learns() {
         tag.rouse.woken(hub.clock.now());
     }
-    // Before the task runs, so that it is the task's thread, which allocated it, that frees it.
-    drop(fly);
+    // What is to be learned is left for when the task is on its way; else it is let go before the task runs, so that it is the
+    // task's thread, which allocated it, that frees it.
+    let fly = tag.learns().then_some(fly);
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);
+    }
+    if let Some(fly) = fly {
+        fly.observe();
     }
 }
 
@@ -490,7 +515,7 @@ fn oversee(hub: &Arc<Hub>) {
             }
         }
         let until = match duty.pace.load(Ordering::Relaxed) {
-            OFF => Instant::MAX,
+            OFF if !closing => Instant::MAX,
             SLOW => now + OVERSEE_SLOWLY,
             _ => now + OVERSEE,
         };

@@ -23,6 +23,7 @@ use super::lines::Lines;
 use super::panics;
 use super::sync::{AtomicBool, AtomicU32, AtomicWaker, Lock, Once, Ordering};
 use super::wake_time::Rouse;
+use crate::points::Point;
 
 /// The number of a flight that its shard has not seen yet.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -104,6 +105,9 @@ pub(super) trait Fly: Send + Sync {
 
     fn context(&self) -> Option<ContextKey>;
 
+    /// Has its point learn from its outcome, once, whoever comes first. Runs code of the user's: the caller holds no lock.
+    fn observe(&self);
+
     fn watch(&self, lines: &mut Lines, flight: u32);
     fn unwatch(&self, lines: &mut Lines, flight: u32);
 }
@@ -182,6 +186,8 @@ impl Drop for Tag {
 pub(super) struct Flight<P: CompletionPort> {
     pub(super) tag: Tag,
     pub(super) options: Options,
+    point: Point,
+    observed: AtomicBool,
     word: Option<MemoryDescriptor<P::Line>>,
     context: Option<ContextKey>,
     trusted: bool,
@@ -210,10 +216,12 @@ struct Inner<P> {
 
 impl<P: CompletionPort> Flight<P> {
     /// The flight of a wait that has been started.
-    pub(super) fn new(tag: Tag, options: Options, wait: Wait, port: P) -> Self {
+    pub(super) fn new(tag: Tag, options: Options, point: Point, wait: Wait, port: P) -> Self {
         Self {
             tag,
             options,
+            point,
+            observed: AtomicBool::new(false),
             word: port.descriptor().cloned(),
             context: port.context(),
             trusted: wait.plan().authority() != Authority::Driver && port.descriptor().is_some(),
@@ -224,6 +232,16 @@ impl<P: CompletionPort> Flight<P> {
 
     pub(super) fn outcome(&self) -> Option<Result<Report, Error>> {
         self.outcome.get()
+    }
+
+    /// Has its point learn from its outcome, unless that was done.
+    pub(super) fn learn(&self) {
+        if !self.observed.load(Ordering::Relaxed)
+            && let Some(outcome) = self.outcome.get()
+            && !self.observed.swap(true, Ordering::AcqRel)
+        {
+            self.point.observe(&outcome);
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -421,6 +439,10 @@ where
         self.context
     }
 
+    fn observe(&self) {
+        self.learn();
+    }
+
     fn watch(&self, lines: &mut Lines, flight: u32) {
         if let Some(word) = &self.word {
             lines.add(word, flight);
@@ -537,6 +559,8 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
     fn context(&self) -> Option<ContextKey> {
         None
     }
+
+    fn observe(&self) {}
 
     fn watch(&self, lines: &mut Lines, flight: u32) {
         if let Some(word) = &self.word {

@@ -47,8 +47,13 @@ where
     state: State<P>,
 }
 
-/// What a wait resolves to.
-type Outcome = Result<Report, Error>;
+/// Why there is no flight after the first poll.
+enum Begun {
+    /// It has its outcome already.
+    Over(Result<Report, Error>),
+    /// It could not begin.
+    Refused(Error),
+}
 
 #[expect(
     clippy::large_enum_variant,
@@ -127,16 +132,16 @@ where
         point: &Point,
         (mut port, wait, mut options): (P, Wait, Options),
         context: &Context<'_>,
-    ) -> Result<(Arc<Flight<P>>, usize), Outcome> {
+    ) -> Result<(Arc<Flight<P>>, usize), Begun> {
         let hub = &home.hub;
         if hub.is_closing() {
-            return Err(Err(Error::new(ErrorCode::WatcherClosed, [])));
+            return Err(Begun::Refused(Error::new(ErrorCode::WatcherClosed, [])));
         }
-        let tag = Tag::seated(home).map_err(Err)?;
+        let tag = Tag::seated(home).map_err(Begun::Refused)?;
         let plan = *wait.plan();
         let arming = match plan.mode() {
             Mode::Flag { .. } if options.kernel => Arming::Armed,
-            Mode::Flag { .. } => port.arm().map_err(Err)?,
+            Mode::Flag { .. } => port.arm().map_err(Begun::Refused)?,
             Mode::Block | Mode::Poll => Arming::Unsupported,
         };
         // Who may be told late has no use for an early wake.
@@ -151,10 +156,11 @@ where
         let shard = hub.shard_of(&port);
         let now = hub.clock.now();
         let (wait, action) = wait.start(now);
-        let flight = Flight::new(tag, options, wait, port);
+        let flight = Flight::new(tag, options, point.clone(), wait, port);
         let next = flight.carry(now, action);
         if let Some(outcome) = flight.outcome() {
-            return Err(outcome);
+            flight.learn();
+            return Err(Begun::Over(outcome));
         }
         flight.tag.waker.register(context.waker());
         let flight = Arc::new(flight);
@@ -209,27 +215,34 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let outcome = match core::mem::replace(&mut this.state, State::Over) {
+        match core::mem::replace(&mut this.state, State::Over) {
             State::New { port, wait, options } => {
                 match Self::start(&this.home, &this.point, (port, wait, options), context) {
                     Ok((flight, shard)) => {
                         this.state = State::Flying { flight, shard };
-                        return Poll::Pending;
+                        Poll::Pending
                     }
-                    Err(outcome) => outcome,
+                    Err(Begun::Over(outcome)) => Poll::Ready(outcome),
+                    Err(Begun::Refused(error)) => {
+                        let outcome = Err(error);
+                        this.point.observe(&outcome);
+                        Poll::Ready(outcome)
+                    }
                 }
             }
             State::Flying { flight, shard } => match Self::look(&this.home, &flight, context) {
-                Poll::Ready(outcome) => outcome,
+                Poll::Ready(outcome) => {
+                    // The thread that woke this task has done so by now, most likely.
+                    flight.learn();
+                    Poll::Ready(outcome)
+                }
                 Poll::Pending => {
                     this.state = State::Flying { flight, shard };
-                    return Poll::Pending;
+                    Poll::Pending
                 }
             },
-            State::Over => return Poll::Ready(Err(Error::new(ErrorCode::PolledAfterEnd, []))),
-        };
-        this.point.observe(&outcome);
-        Poll::Ready(outcome)
+            State::Over => Poll::Ready(Err(Error::new(ErrorCode::PolledAfterEnd, []))),
+        }
     }
 }
 
@@ -241,7 +254,9 @@ where
     fn drop(&mut self) {
         if let State::Flying { flight, shard } = core::mem::replace(&mut self.state, State::Over) {
             flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
-            self.point.abandoned();
+            if !flight.is_over() {
+                self.point.abandoned();
+            }
             flight.abandon();
             self.home.hub.posts[shard].shard.gone(flight);
         }

@@ -2,7 +2,7 @@
 
 use core::any::{Any, TypeId};
 
-use wakeline_core::{LineRef, MemoryDescriptor};
+use wakeline_core::{CompletionLine, LineRef, MemoryDescriptor};
 
 use crate::words::WordSet;
 
@@ -17,12 +17,27 @@ pub(super) struct Lines {
 /// The lines of one kind.
 trait LineSet: Any + Send {
     fn scan(&mut self, reached: &mut Vec<u32>);
+    fn any_reached(&self) -> bool;
+    fn lone_line(&self) -> Option<&CompletionLine>;
+    fn is_empty(&self) -> bool;
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
 impl<L: LineRef + Send + 'static> LineSet for WordSet<L> {
     fn scan(&mut self, reached: &mut Vec<u32>) {
         Self::scan(self, reached);
+    }
+
+    fn any_reached(&self) -> bool {
+        Self::any_reached(self)
+    }
+
+    fn lone_line(&self) -> Option<&CompletionLine> {
+        Self::lone_line(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -34,6 +49,18 @@ impl Lines {
     /// How many registrations there are.
     pub(super) fn armed(&self) -> usize {
         self.armed
+    }
+
+    /// Whether a look would find any.
+    pub(super) fn any_reached(&self) -> bool {
+        self.sets.iter().any(|(_, set)| set.any_reached())
+    }
+
+    /// The line of all words, where it is one.
+    pub(super) fn lone_line(&self) -> Option<&CompletionLine> {
+        let mut sets = self.sets.iter().filter(|(_, set)| !set.is_empty());
+        let line = sets.next()?.1.lone_line();
+        line.filter(|_| sets.next().is_none())
     }
 
     /// Watches a word for the flight of this number.

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
-use wakeline_core::{Doorbell, Error, Instant, Nanos};
+use wakeline_core::{CompletionLine, Doorbell, Error, Instant, Nanos};
 
 use super::contexts::Contexts;
 use super::flight::{Fly, NOWHERE, Next, Seen};
@@ -109,8 +109,8 @@ pub(super) struct Core {
     due: Vec<u32>,
     /// How many watched flights allow no lateness.
     hot: usize,
-    /// Until when their words are watched closely.
-    hot_until: Instant,
+    /// When the last of them began to be watched.
+    hot_since: Instant,
     /// How long a word is watched closely.
     spin: Nanos,
     nap: Nanos,
@@ -163,7 +163,7 @@ impl Shard {
             reached: Vec::new(),
             due: Vec::new(),
             hot: 0,
-            hot_until: Instant::ORIGIN,
+            hot_since: Instant::ORIGIN,
             spin,
             nap,
         };
@@ -385,11 +385,18 @@ impl Core {
         if self.hot == 0 {
             return Pace::Sleep { sharp, blunt };
         }
-        if now < self.hot_until {
+        if now < self.hot_since + self.spin {
             Pace::Spin
         } else {
             Pace::Nap { until: sharp.min(blunt).min(now + self.nap) }
         }
+    }
+
+    /// For how long the words may be parked on in hardware, if for no more than `most` after the last began to be watched, and by what.
+    pub(super) fn parkable(&self, now: Instant, most: Nanos) -> Option<(&CompletionLine, Instant)> {
+        let until = (self.hot_since + most).min(self.sharp.earliest()).min(self.blunt.earliest());
+        (self.hot > 0 && until > now).then_some(())?;
+        Some((self.lines.lone_line()?, until))
     }
 
     /// Ends every flight: the watcher closes. Returns how many there were, `None` where it was closed before.
@@ -524,7 +531,7 @@ impl Core {
                 if !core::mem::replace(&mut entry.watched, true) {
                     if late == Nanos::ZERO {
                         self.hot += 1;
-                        self.hot_until = self.hot_until.max(now + self.spin);
+                        self.hot_since = now;
                     }
                     entry.fly.watch(&mut self.lines, number);
                 }

@@ -41,6 +41,7 @@ pub(super) struct Counters {
     pub(super) panics: Count,
     pub(super) sleeps: Count,
     pub(super) naps: Count,
+    pub(super) parks: Count,
     pub(super) takeovers: Count,
 }
 
@@ -85,6 +86,8 @@ stats! {
     sleeps "Sleeps of a shard with no word to watch.",
     /// Naps between two looks at watched words.
     naps "Naps of a shard between two looks at watched words.",
+    /// Parks on a line in hardware.
+    parks "Parks of a shard on a line in hardware.",
     /// How often another thread took a shard over because its own was held up in a driver call or a waker.
     takeovers "How often another thread took a shard over from one that was held up.",
 }
