@@ -43,7 +43,12 @@ fn every_suite_gives_its_records() {
     let suites = ["cycles", "flights", "burn"]
         .map(|suite| records.iter().filter(|record| record["case"] == suite).collect::<Vec<_>>());
     let [cycles, flights, burn] = &suites;
-    assert_eq!(suites.each_ref().map(Vec::len), [2, 4, 9]);
+    assert_eq!([cycles.len(), flights.len()], [2, 4]);
+    assert_eq!(cycles.len() + flights.len() + burn.len(), records.len());
+    assert_eq!(burn[0]["arm"], "nothing in flight");
+    for arm in ["at once, spins", "spread, naps, trusted", "spread, late_us=500"] {
+        assert_eq!(burn.iter().filter(|record| record["arm"] == arm).count(), 1, "{arm}");
+    }
     for (record, threads) in cycles.iter().zip([1, 2]) {
         assert_eq!((&record["threads"], &record["armed"]), (&threads.into(), &0.into()));
         cycles_are_sane(record);
@@ -52,7 +57,7 @@ fn every_suite_gives_its_records() {
         assert_eq!((&record["threads"], &record["armed"]), (&1.into(), &armed.into()));
         cycles_are_sane(record);
         let stored = &record["stored_to_ready"];
-        assert_eq!(stored["count"], 2_000, "{record}");
+        assert!((1..=2_000).contains(&stored["count"].as_u64().unwrap()), "{record}");
         assert!(
             stored["p50_ns"].as_u64() > Some(0) && stored["p50_ns"].as_u64() <= stored["p99_ns"].as_u64()
         );

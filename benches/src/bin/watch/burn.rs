@@ -228,3 +228,19 @@ fn measure(case: &Case, length: Duration) -> Result<(Usage, Detail), Error> {
     };
     Ok((used, detail))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_has_a_name_of_its_own_and_a_plan_that_is_one() {
+        let mut names: Vec<_> = CASES.iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CASES.len());
+        for case in &CASES {
+            assert!(case.plan().parse::<WaitPlan>().is_ok(), "{}", case.name);
+        }
+    }
+}

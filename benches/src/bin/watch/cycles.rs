@@ -24,7 +24,7 @@ const ARMED: [usize; 4] = [1, 64, 1_024, 65_536];
 /// How many words a thread registers before it stores them.
 const BATCH: usize = 64;
 
-/// How many stores are timed, one by one.
+/// How many stores are timed, one by one; fewer where they take longer than a case may.
 const STORES: usize = 2_000;
 
 /// How long after a registration its word is stored, microseconds: the watcher has taken it in by then.
@@ -85,7 +85,7 @@ pub(crate) fn flights(output: &mut Output<impl Write>, length: Duration) -> Resu
         let before = Usage::now();
         let detail = rate(&watcher, 1, length);
         let used = Usage::now().since(before);
-        let detail = Detail { armed, stored_to_ready: Some(stored_to_ready(&handle)), ..detail };
+        let detail = Detail { armed, stored_to_ready: Some(stored_to_ready(&handle, length)), ..detail };
         drop(waits);
         watcher.close(Watcher::CLOSE)?;
         let case = format!("{armed} armed");
@@ -176,8 +176,9 @@ fn register(handle: &WatcherHandle, shared: &Shared) -> u64 {
     done
 }
 
-/// From the store of a word to the outcome of its wait, which is polled all the time: the watcher's look.
-fn stored_to_ready(handle: &WatcherHandle) -> Quantiles {
+/// From the store of a word to the outcome of its wait, which is polled all the time: the watcher's look. For at most about `length`.
+fn stored_to_ready(handle: &WatcherHandle, length: Duration) -> Quantiles {
+    let begin = Wall::now();
     let line = Line::default();
     let (mut seq, mut took) = (Seq::ZERO, Tail::new());
     for _ in 0..STORES {
@@ -191,6 +192,9 @@ fn stored_to_ready(handle: &WatcherHandle) -> Quantiles {
         line.store(Slot::ALL[0], seq);
         await_spinning(wait);
         took.record(nanos(start.elapsed()));
+        if begin.elapsed() > length {
+            break;
+        }
     }
     took.quantiles()
 }
