@@ -25,8 +25,10 @@ const LEARNS: Duration = Duration::from_millis(600);
 /// How long after its start the first flight of those that are spread begins.
 const FIRST: Nanos = Nanos::from_millis(50);
 
-/// How words are watched: spins of up to 300 us, or naps.
+/// Words are watched by spinning for up to 300 us; by naps alone with [`naps`].
 const SPINS: Parks = Parks { spin_us: 300, nap_us: 50 };
+
+/// Flights that are spread, exact and with lateness allowed.
 const SPREAD: Begin = Begin::Spread { late_us: 0 };
 const SPREAD_LATE: Begin = Begin::Spread { late_us: 500 };
 
