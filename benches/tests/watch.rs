@@ -1,6 +1,6 @@
 //! The watch benchmark, run as a program: every suite gives its records, and wrong arguments are refused.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::process::{Command, Output};
 
