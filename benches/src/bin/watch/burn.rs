@@ -9,11 +9,11 @@ use serde::Serialize;
 use wakeline::sim::{RealTime, SimConfig, SimDevice};
 use wakeline::{Clock, Error, Nanos, WaitPlan};
 use wakeline_benches::Usage;
-use wakeline_std::{DeviceThread, ParkPolicy, Points, StdClock, Watcher, WatcherConfig, WatcherStats};
+use wakeline_std::{DeviceThread, ParkPolicy, Point, StdClock, Watcher, WatcherConfig, WatcherStats};
 
 use crate::args::Suite;
 use crate::output::{Failure, Output, real};
-use crate::tasks::{Begin, Device, FLIGHTS, Late, Tasks};
+use crate::tasks::{Begin, Device, Late, Tasks};
 use crate::threads::Threads;
 
 /// How long a new watcher has until it is at rest.
@@ -73,11 +73,11 @@ impl Case {
 const CASES: [Case; 9] = [
     Case::new("at once, spins", Begin::AtOnce, SPINS, 150),
     Case::trusted("at once, spins, trusted", Begin::AtOnce, SPINS, 150),
-    Case::new("at once, naps", Begin::AtOnce, naps(50), 150),
-    Case::trusted("at once, naps, trusted", Begin::AtOnce, naps(50), 150),
+    Case::new("at once, naps", Begin::AtOnce, naps(60), 200),
+    Case::trusted("at once, naps, trusted", Begin::AtOnce, naps(60), 200),
     Case::new("spread, spins", SPREAD, SPINS, 60),
-    Case::new("spread, naps", SPREAD, naps(150), 150),
-    Case::trusted("spread, naps, trusted", SPREAD, naps(150), 150),
+    Case::new("spread, naps", SPREAD, naps(100), 150),
+    Case::trusted("spread, naps, trusted", SPREAD, naps(100), 150),
     Case::new("spread, late_us=500", SPREAD_LATE, SPINS, 60),
     Case::trusted("spread, late_us=500, trusted", SPREAD_LATE, SPINS, 60),
 ];
@@ -200,12 +200,12 @@ fn measure(case: &Case, length: Duration) -> Result<(Usage, Detail), Error> {
     let thread = DeviceThread::spawn(clock, device.clone())?;
     let park = ParkPolicy::new(case.parks.spin_us, case.parks.nap_us)?;
     let watcher = Watcher::with(WatcherConfig::default().early_wake(false).park(park))?;
-    let (points, stop) = (Points::new(FLIGHTS as usize)?, Arc::new(AtomicBool::new(false)));
+    let (point, stop) = (Point::new("burn"), Arc::new(AtomicBool::new(false)));
     let tasks = Tasks {
         clock,
         device,
         handle: watcher.handle(),
-        points: points.clone(),
+        point: point.clone(),
         plan,
         begin: case.begin,
         start: clock.now() + FIRST,
@@ -218,9 +218,8 @@ fn measure(case: &Case, length: Duration) -> Result<(Usage, Detail), Error> {
     let told = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     watcher.close(Watcher::CLOSE)?;
     thread.stop()?;
-    let (waits, overslept) = points.snapshot().points.iter().fold((0, 0), |(waits, overslept), point| {
-        (waits + point.counts.waits(), overslept + point.counts.late)
-    });
+    let counts = point.snapshot().counts;
+    let (waits, overslept) = (counts.waits(), counts.late);
     let (used, detail) = span.detail();
     let detail = Detail {
         plan: Some(plan.to_string()),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use wakeline::sim::{RealTime, SimDevice};
 use wakeline::{Clock, Error, Instant, Nanos, Timer, WaitPlan};
 use wakeline_benches::{Quantiles, Tail};
-use wakeline_std::{Points, StdClock, StdIdle, WatcherHandle};
+use wakeline_std::{Point, StdClock, StdIdle, WatcherHandle};
 
 use crate::output::real;
 
@@ -38,7 +38,8 @@ pub(crate) struct Tasks {
     pub(crate) clock: StdClock,
     pub(crate) device: Device,
     pub(crate) handle: WatcherHandle,
-    pub(crate) points: Points,
+    /// One point for all: they are of one kind.
+    pub(crate) point: Point,
     pub(crate) plan: WaitPlan,
     pub(crate) begin: Begin,
     /// When the first flight begins that is spread.
@@ -96,7 +97,7 @@ impl Tasks {
 
     /// One flight after the other: the `n`th of those that are spread.
     async fn spread(&self, n: u32, late_us: u64, told: &RefCell<Told>) -> Result<(), Error> {
-        let (stream, point) = (self.device.stream()?, self.points.point(&n.to_string())?);
+        let (stream, point) = (self.device.stream()?, self.point.clone());
         let offset = FLIGHT.as_nanos() * u64::from(n) / u64::from(FLIGHTS);
         self.handle.sleep_until(self.start + Nanos::from_nanos(offset)).await;
         while !self.stopped() {
@@ -111,14 +112,12 @@ impl Tasks {
     /// All flights, again and again.
     async fn at_once(&self, told: &RefCell<Told>) -> Result<(), Error> {
         let streams = (0..FLIGHTS).map(|_| self.device.stream()).collect::<Result<Vec<_>, _>>()?;
-        let points =
-            (0..FLIGHTS).map(|n| self.points.point(&n.to_string())).collect::<Result<Vec<_>, _>>()?;
         while !self.stopped() {
             let end = self.clock.now() + FLIGHT;
             let mut waits = Vec::with_capacity(streams.len());
-            for (stream, point) in streams.iter().zip(&points) {
+            for stream in &streams {
                 stream.launch_until(end)?;
-                let wait = self.handle.wait(stream.point(), &self.plan, point);
+                let wait = self.handle.wait(stream.point(), &self.plan, &self.point);
                 waits.push(Box::pin(async {
                     wait.await?;
                     told.borrow_mut().record(self.clock.now().since(end));
