@@ -74,7 +74,7 @@ impl TokioWatcher {
         self.handle.cancel_token()
     }
 
-    /// How long this runtime takes from a call of a waker to the poll of its task, as learned: a high quantile.
+    /// How long this runtime takes from a call of a waker to the poll of its task, as learned: the median.
     pub fn wake_time(&self) -> Nanos {
         self.handle.wake_time()
     }

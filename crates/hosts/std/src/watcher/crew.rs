@@ -281,7 +281,7 @@ fn lead(hub: &Arc<Hub>, post: usize) {
                 core.asked(shard, number, &fly, clock.now(), answer);
                 // Its port may be let go with it.
                 drop(core);
-                drop(fly);
+                panics::let_go(fly);
             }
             _ => {}
         }
@@ -331,7 +331,7 @@ impl<'s> Leader<'s> {
         let shard = self.shard();
         match errand {
             Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
-            Errand::Drop(fly) => drop(fly),
+            Errand::Drop(fly) => panics::let_go(fly),
             Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
             Errand::Block(fly) => {
                 if let Err(busy) = Crew::help(self.hub, Work::Block(self.post, Arc::clone(&fly))) {
@@ -396,13 +396,13 @@ impl Rest {
 /// Wakes whoever awaits a flight. A waker that panics is caught, counted and told.
 fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     let tag = fly.tag();
-    let Some(waker) = tag.waker.take() else { return };
+    let Some(waker) = tag.waker.take() else { return panics::let_go(fly) };
     shard.counters.wakes.bump();
     if tag.learns() {
         tag.rouse.woken(hub.clock.now());
     }
     // Before the task runs, so that it is the task's thread, which allocated it, that frees it.
-    drop(fly);
+    panics::let_go(fly);
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);
@@ -489,7 +489,9 @@ fn oversee(hub: &Arc<Hub>) {
                 duty.pace.store(pace, Ordering::Relaxed);
             }
         }
-        let until = match duty.pace.load(Ordering::Relaxed) {
+        // Read once: where it is raised from here on, that is seen at the last look.
+        let pace = duty.pace.load(Ordering::Relaxed);
+        let until = match pace {
             OFF => Instant::MAX,
             SLOW => now + OVERSEE_SLOWLY,
             _ => now + OVERSEE,
