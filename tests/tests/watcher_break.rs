@@ -293,3 +293,17 @@ fn a_hundred_thousand_waits_for_one_word_come_and_go_in_time() {
         );
     }
 }
+
+/// The overseer may wake before the leaders of an idle watcher do, and has to look again until they have closed their shards.
+#[test]
+fn an_idle_watcher_closes_at_once() {
+    for shards in [1, 8, 64] {
+        for round in 0..20 {
+            let watcher = Watcher::with(WatcherConfig::default().shards(shards).unwrap()).unwrap();
+            // By then all of them sleep, the overseer for good.
+            std::thread::sleep(Duration::from_millis(if shards == 64 { 20 } else { round }));
+            let closed = watcher.close(Watcher::CLOSE);
+            assert!(closed.is_ok(), "{shards} shards, round {round}: {closed:?}");
+        }
+    }
+}

@@ -492,6 +492,8 @@ fn oversee(hub: &Arc<Hub>) {
         // Read once: where it is raised from here on, that is seen at the last look.
         let pace = duty.pace.load(Ordering::Relaxed);
         let until = match pace {
+            // Those who lead need not be away to close their shards.
+            _ if closing => now + OVERSEE,
             OFF => Instant::MAX,
             SLOW => now + OVERSEE_SLOWLY,
             _ => now + OVERSEE,
