@@ -4,7 +4,7 @@
 
 #![allow(dead_code, unused_imports, reason = "what a watcher tells is called by the watcher alone")]
 
-pub(crate) use imp::{closed, context_faulted, ended, waker_panicked};
+pub(crate) use imp::{closed, context_faulted, destructor_panicked, ended, waker_panicked};
 
 #[cfg(feature = "tracing")]
 mod imp {
@@ -45,6 +45,11 @@ mod imp {
         event!(target: TARGET, Level::ERROR, panic, "a waker panicked");
     }
 
+    /// The same of a port, or of what stands behind a waker, when it was let go.
+    pub(crate) fn destructor_panicked(panic: &str) {
+        event!(target: TARGET, Level::ERROR, panic, "a destructor panicked");
+    }
+
     /// A device's context failed: every wait on it ends with this error.
     pub(crate) fn context_faulted(error: &Error) {
         event!(target: TARGET, Level::ERROR, %error, "a context faulted");
@@ -65,6 +70,9 @@ mod imp {
 
     #[inline]
     pub(crate) fn waker_panicked(_: &str) {}
+
+    #[inline]
+    pub(crate) fn destructor_panicked(_: &str) {}
 
     #[inline]
     pub(crate) fn context_faulted(_: &Error) {}

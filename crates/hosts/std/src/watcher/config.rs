@@ -127,7 +127,7 @@ impl WatcherConfig {
     }
 
     /// With `hook` run by each thread of the watcher when it starts, with the thread's name: the place to set its affinity or
-    /// its priority. Must not panic; one that does ends the watcher.
+    /// its priority. One that panics is told as a waker that does, and its thread goes on.
     #[must_use]
     pub fn on_thread_start(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { thread_start: Some(Arc::new(hook)), ..self }

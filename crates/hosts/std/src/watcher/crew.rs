@@ -284,7 +284,7 @@ fn lead(hub: &Arc<Hub>, post: usize) {
                 core.asked(shard, number, &fly, clock.now(), answer);
                 // Its port may be let go with it.
                 drop(core);
-                drop(fly);
+                panics::let_go(fly);
             }
             _ => {}
         }
@@ -334,7 +334,7 @@ impl<'s> Leader<'s> {
         let shard = self.shard();
         match errand {
             Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
-            Errand::Drop(fly) => drop(fly),
+            Errand::Drop(fly) => panics::let_go(fly),
             Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
             Errand::Block(fly) => {
                 if let Err(busy) = Crew::help(self.hub, Work::Block(self.post, Arc::clone(&fly))) {
@@ -417,20 +417,22 @@ impl Rest {
 /// Wakes whoever awaits a flight. A waker that panics is caught, counted and told.
 fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     let tag = fly.tag();
-    let Some(waker) = tag.waker.take() else { return };
+    let Some(waker) = tag.waker.take() else { return panics::let_go(fly) };
     shard.counters.wakes.bump();
     if tag.learns() {
         tag.rouse.woken(hub.clock.now());
     }
     // What is to be learned is left for when the task is on its way; else it is let go before the task runs, so that it is the
     // task's thread, which allocated it, that frees it.
-    let fly = tag.learns().then_some(fly);
+    let learner = tag.learns().then(|| Arc::clone(&fly));
+    panics::let_go(fly);
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);
     }
-    if let Some(fly) = fly {
-        fly.observe();
+    if let Some(learner) = learner {
+        learner.observe();
+        panics::let_go(learner);
     }
 }
 
@@ -514,8 +516,12 @@ fn oversee(hub: &Arc<Hub>) {
                 duty.pace.store(pace, Ordering::Relaxed);
             }
         }
-        let until = match duty.pace.load(Ordering::Relaxed) {
-            OFF if !closing => Instant::MAX,
+        // Read once: where it is raised from here on, that is seen at the last look.
+        let pace = duty.pace.load(Ordering::Relaxed);
+        let until = match pace {
+            // Those who lead need not be away to close their shards.
+            _ if closing => now + OVERSEE,
+            OFF => Instant::MAX,
             SLOW => now + OVERSEE_SLOWLY,
             _ => now + OVERSEE,
         };

@@ -311,7 +311,7 @@ impl<P: CompletionPort> Flight<P> {
         // Under the lock: whoever abandons sets the mark before it looks for the port.
         if self.tag.abandoned() {
             drop(inner);
-            drop(port);
+            panics::let_go(port);
             return Next::Over;
         }
         inner.port = Some(port);
@@ -404,7 +404,7 @@ where
     }
 
     fn let_go(&self) {
-        drop(self.take_port());
+        panics::let_go(self.take_port());
     }
 
     fn fail(&self, error: Error) {
@@ -432,7 +432,8 @@ where
             return None;
         }
         let margin = self.inner.lock().wait.plan().predict()?.margin();
-        Some(self.tag.home.as_ref()?.wake_time.early(landing, margin))
+        let (before, until) = self.tag.home.as_ref()?.wake_time.early(landing, margin);
+        Some((before, until.min(self.options.deadline)))
     }
 
     fn context(&self) -> Option<ContextKey> {

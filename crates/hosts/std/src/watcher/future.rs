@@ -96,7 +96,7 @@ where
         self.with(|options| options.deadline = at)
     }
 
-    /// Ends when `token` is cancelled: at once for a token of [`Watcher::cancel_token`](crate::Watcher::cancel_token), which
+    /// Ends when `token` is cancelled: at once for a token of this watcher's [`cancel_token`](crate::Watcher::cancel_token), which
     /// costs nothing meanwhile; within [`CANCEL_NS_MAX`](wakeline_core::CANCEL_NS_MAX) for any other, which has the watcher wake as
     /// often to look at it.
     pub fn cancelled_by(self, token: &CancelToken) -> Self {
@@ -146,7 +146,7 @@ where
         };
         // Who may be told late has no use for an early wake.
         options.early_wake &= options.late == Nanos::ZERO;
-        let looks = options.cancel.as_ref().is_some_and(|token| token.bell().is_none());
+        let looks = options.cancel.as_ref().is_some_and(|token| !hub.is_rung_by(token));
         let wait = wait
             // What was learned of late wakes is late by so much.
             .predicted(point.predict(&plan).map(|residual| residual - options.late))

@@ -1,10 +1,12 @@
 //! What the handles, the futures and the threads of a watcher share.
 
+use alloc::task::Wake as RawWake;
 use core::fmt;
+use core::task::Waker;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use wakeline_core::{CompletionPort, Error, ErrorCode, Idle, Instant, Nanos};
+use wakeline_core::{CancelToken, CompletionPort, Error, ErrorCode, Idle, Instant, Nanos};
 
 use super::config::WatcherConfig;
 use super::crew::Crew;
@@ -33,6 +35,8 @@ pub(super) struct Hub {
     pub(super) config: WatcherConfig,
     pub(super) posts: Box<[Post]>,
     pub(super) crew: Crew,
+    /// What the tokens of this watcher ring.
+    token_bell: OnceLock<Waker>,
     seats: AtomicUsize,
     closing: AtomicBool,
 }
@@ -63,9 +67,23 @@ impl Hub {
             posts: (0..config.shards).map(post).collect(),
             crew: Crew::new(clock),
             config,
+            token_bell: OnceLock::new(),
             seats: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
         }
+    }
+
+    /// A token whose cancellation is looked at at once.
+    pub(super) fn cancel_token(self: &Arc<Self>) -> CancelToken {
+        let bell = || Waker::from(Arc::new(LookAtTokens(Arc::downgrade(self))));
+        CancelToken::ringing(self.token_bell.get_or_init(bell).clone())
+    }
+
+    /// Whether it is such a token: any other, one that rings somebody else included, has to be looked at.
+    pub(super) fn is_rung_by(&self, token: &CancelToken) -> bool {
+        // By their data, which is an allocation of ours: tables of the same functions may stand at several addresses.
+        let bells = token.bell().zip(self.token_bell.get());
+        bells.is_some_and(|(its, ours)| core::ptr::eq(its.data(), ours.data()))
     }
 
     pub(super) fn take_seat(&self) -> Result<(), Error> {
@@ -112,6 +130,23 @@ impl Hub {
         // Fibonacci hashing: lines stand 64 bytes apart.
         let spread = (address as u64 >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         usize::try_from(spread).unwrap_or(0) % self.posts.len()
+    }
+}
+
+/// What a token rings.
+struct LookAtTokens(Weak<Hub>);
+
+impl RawWake for LookAtTokens {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(hub) = self.0.upgrade() {
+            for post in &hub.posts {
+                post.shard.look_at_tokens();
+            }
+        }
     }
 }
 

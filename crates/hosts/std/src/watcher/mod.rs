@@ -41,10 +41,9 @@ pub use future::{LATE_US_MAX, WatcherWait, WordWait};
 pub use stats::WatcherStats;
 pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
 
-use alloc::task::Wake as RawWake;
 use core::fmt;
-use core::task::{Context, Poll, Waker};
-use std::sync::{Arc, Weak};
+use core::task::{Context, Poll};
+use std::sync::Arc;
 
 use wakeline_core::{
     CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, LineRef, MemoryDescriptor,
@@ -220,7 +219,7 @@ impl WatcherHandle {
 
     /// As [`Watcher::cancel_token`].
     pub fn cancel_token(&self) -> CancelToken {
-        CancelToken::ringing(Waker::from(Arc::new(LookAtTokens(Arc::downgrade(&self.home.hub)))))
+        self.home.hub.cancel_token()
     }
 
     /// As [`Watcher::stats`].
@@ -245,23 +244,6 @@ impl WatcherHandle {
     /// The clock of all deadlines.
     pub fn clock(&self) -> StdClock {
         self.home.hub.clock
-    }
-}
-
-/// What a token rings.
-struct LookAtTokens(Weak<Hub>);
-
-impl RawWake for LookAtTokens {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(hub) = self.0.upgrade() {
-            for post in &hub.posts {
-                post.shard.look_at_tokens();
-            }
-        }
     }
 }
 

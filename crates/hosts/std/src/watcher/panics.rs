@@ -21,6 +21,13 @@ pub(super) fn message_of(run: impl FnOnce()) -> Option<String> {
     catch_unwind(AssertUnwindSafe(run)).err().map(message)
 }
 
+/// Lets go of what others made, on a thread of ours: a destructor that panics is told, and ends nothing else.
+pub(super) fn let_go<T>(theirs: T) {
+    if let Some(panic) = message_of(|| drop(theirs)) {
+        crate::trace::destructor_panicked(&panic);
+    }
+}
+
 fn message(panic: Box<dyn Any + Send>) -> String {
     let text = crate::device::message(&*panic);
     // A payload may panic when it is dropped, and must not do so here.

@@ -26,6 +26,7 @@ use wakeline_core::{CompletionLine, Doorbell, Error, Instant, Nanos};
 use super::contexts::Contexts;
 use super::flight::{Fly, NOWHERE, Next, Seen};
 use super::lines::Lines;
+use super::panics;
 use super::stats::Counters;
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Lock, MutexGuard, Ordering, Queue, fence};
 use super::wheel::Wheel;
@@ -138,6 +139,17 @@ struct Entry {
     early: Option<Early>,
 }
 
+impl Entry {
+    /// It no longer waits for its turn to be asked, which it gives back if it did.
+    fn unqueue(&mut self, contexts: &mut Contexts) {
+        if core::mem::replace(&mut self.queued, false)
+            && let Some(context) = self.context
+        {
+            contexts.give_back(context);
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Early {
     /// Its task watches the word itself until then; it is looked at again some time before that.
@@ -192,7 +204,7 @@ impl Shard {
     /// Lets an abandoned flight go, with the next turn.
     pub(super) fn gone(&self, fly: Arc<dyn Fly>) {
         if self.closed.load(Ordering::Relaxed) {
-            return;
+            return panics::let_go(fly);
         }
         self.inbox.push(Notice::Gone(fly));
         let many = self.gone.fetch_add(1, Ordering::Relaxed) >= GONE_MAX;
@@ -233,11 +245,19 @@ impl Shard {
     /// Ends what comes too late.
     fn refuse(&self) {
         while let Some(notice) = self.inbox.pop() {
-            if let Notice::New(fly, _) = notice {
-                fly.see(Instant::MAX, Seen::Closed);
-                if let Some(waker) = fly.tag().waker.take() {
-                    waker.wake();
+            // On any thread, one of ours included.
+            let told = panics::message_of(move || match notice {
+                Notice::New(fly, _) => {
+                    fly.see(Instant::MAX, Seen::Closed);
+                    if let Some(waker) = fly.tag().waker.take() {
+                        waker.wake();
+                    }
                 }
+                other => drop(other),
+            });
+            if let Some(panic) = told {
+                self.counters.panics.bump();
+                crate::trace::waker_panicked(&panic);
             }
         }
     }
@@ -279,7 +299,10 @@ impl Core {
         self.due = due;
         if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
             for number in self.numbers() {
-                self.seen(shard, number, now, Seen::Due);
+                // Those alone: to look at the others would end their sleeps.
+                if self.entry(number).is_some_and(|entry| entry.fly.cancelled()) {
+                    self.seen(shard, number, now, Seen::Due);
+                }
             }
         }
     }
@@ -290,6 +313,8 @@ impl Core {
                 None => break,
                 Some(Notice::New(fly, next)) => {
                     shard.counters.arrivals.add(1);
+                    // Its token may have been cancelled, and those of all who were here looked at, while it was on its way.
+                    let next = if fly.cancelled() { fly.see(now, Seen::Due) } else { next };
                     let number = self.enter(fly);
                     self.follow(shard, number, now, next);
                 }
@@ -463,7 +488,8 @@ impl Core {
     /// not need it.
     fn leave(&mut self, shard: &Shard, number: u32) {
         self.unwatch(number);
-        let Some(entry) = self.entries.get_mut(number as usize).and_then(Option::take) else { return };
+        let Some(mut entry) = self.entries.get_mut(number as usize).and_then(Option::take) else { return };
+        entry.unqueue(&mut self.contexts);
         shard.counters.ends.add(1);
         self.errands.push(Errand::Over(entry.fly));
         self.left.push((number, entry.context));
@@ -504,9 +530,10 @@ impl Core {
                 let at = entry.watch_until.min(shared_after(now, entry.fly.late()));
                 return self.at(number, at);
             }
-            if core::mem::replace(&mut entry.queued, false) && now < entry.fly.deadline() {
+            if entry.queued && now < entry.fly.deadline() && !entry.fly.cancelled() {
                 return self.ask(number);
             }
+            entry.unqueue(&mut self.contexts);
             if let Some(early) = entry.early.take() {
                 let next = entry.fly.land(now);
                 if let (Early::Rouse { look_at, watch_until }, Next::Watch { .. }) = (early, next) {
@@ -562,7 +589,7 @@ impl Core {
             }
             Next::Ask => {
                 // With its word in the lines it is a backstop; else the wait cannot go on without an answer.
-                if let (true, Some(context)) = (entry.watched, entry.context)
+                if let (true, false, Some(context)) = (entry.watched, entry.queued, entry.context)
                     && now < entry.fly.deadline()
                 {
                     let at = self.contexts.turn(context, now);

@@ -123,7 +123,15 @@ impl Wheel {
             if let Some(owner) = self.pop_from_here(now) {
                 return Some(owner);
             }
-            let (level, tick) = self.next_slot()?;
+            let Some((level, tick)) = self.next_slot() else {
+                // All that there is stands in this slot. Later than it goes only what waits at the end of the coarsest level's
+                // span, which has been reached.
+                if target > self.tick {
+                    let end = core::mem::replace(&mut self.tick, target);
+                    self.open(0, end);
+                }
+                return None;
+            };
             if tick > target {
                 self.tick = self.tick.max(target);
                 return None;
@@ -303,6 +311,26 @@ mod tests {
                 while wheel.pop(now).is_some() {}
                 prop_assert!(sleeps <= 2 * times.len() + LEVELS, "{} sleeps for {:?}", sleeps, times);
             }
+        }
+    }
+
+    /// Every 13 days the coarsest level begins anew, be there entries or not.
+    #[test]
+    fn behind_the_end_of_its_span_entries_stand_in_slots_of_their_own_again() {
+        let end = 1 << (TICK_BITS as usize + SLOT_BITS as usize * LEVELS);
+        let mut wheel = Wheel::new(at(end - 40_000_000));
+        for owner in 0..100 {
+            wheel.set(owner, at(end + 1_000_000 * u64::from(owner)));
+        }
+        assert_eq!((wheel.pop(at(end - 1)), wheel.pop(at(end)), wheel.pop(at(end))), (None, Some(0), None));
+        assert_eq!((wheel.len(), wheel.tick), (99, tick_of(at(end))));
+        assert!(
+            wheel.occupied.iter().map(|slots| slots.count_ones()).sum::<u32>() > 50,
+            "{:?}",
+            wheel.occupied
+        );
+        for owner in 1..100 {
+            assert_eq!(wheel.pop(at(end + 1_000_000 * u64::from(owner))), Some(owner));
         }
     }
 

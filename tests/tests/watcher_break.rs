@@ -1,0 +1,309 @@
+//! What once broke the watcher: each of these was found by an attempt to break it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_core::{
+    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant,
+    MemoryDescriptor, Nanos, Report, Seq, Slot, Status, WaitPlan,
+};
+use wakeline_std::{Point, StdClock, Watcher, WatcherConfig, WatcherWait, block_on};
+use wakeline_tests::watching::{eventually, measured, within};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const CONTEXT: ContextKey = ContextKey::new(7);
+
+fn plan(text: &str) -> WaitPlan {
+    text.parse().unwrap()
+}
+
+/// What a test says of a device.
+#[derive(Default)]
+struct Device {
+    line: Arc<CompletionLine>,
+    done: AtomicBool,
+    queries: AtomicUsize,
+    /// A port that is let go panics.
+    drop_panics: AtomicBool,
+}
+
+impl Device {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The point of number `seq` in this word.
+    fn point(self: &Arc<Self>, slot: usize, seq: u64) -> FakePort {
+        let word = MemoryDescriptor::new(Arc::clone(&self.line), Slot::ALL[slot], Seq::new(seq));
+        FakePort { device: Arc::clone(self), word }
+    }
+}
+
+/// A port whose driver says what the test says.
+struct FakePort {
+    device: Arc<Device>,
+    word: MemoryDescriptor<Arc<CompletionLine>>,
+}
+
+impl CompletionPort for FakePort {
+    type Line = Arc<CompletionLine>;
+
+    fn query(&mut self) -> Result<Status, Error> {
+        self.device.queries.fetch_add(1, Ordering::SeqCst);
+        let done = self.device.done.load(Ordering::SeqCst) || self.word.reached();
+        Ok(if done { Status::Done } else { Status::Pending })
+    }
+
+    fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
+        loop {
+            let status = self.query()?;
+            if status == Status::Done || until.is_some_and(|until| StdClock::new().now() >= until) {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn arm(&mut self) -> Result<Arming, Error> {
+        Ok(Arming::Armed)
+    }
+
+    fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
+        Some(&self.word)
+    }
+
+    fn context(&self) -> Option<ContextKey> {
+        Some(CONTEXT)
+    }
+}
+
+impl Drop for FakePort {
+    fn drop(&mut self) {
+        if self.device.drop_panics.load(Ordering::SeqCst) {
+            std::panic::resume_unwind(Box::new("a port's own"));
+        }
+    }
+}
+
+fn poll(wait: &mut WatcherWait<FakePort>) -> Poll<Result<Report, Error>> {
+    Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A token that rings somebody else tells this watcher nothing: it has to look at it as at any other.
+#[test]
+fn a_token_that_rings_somebody_else_cancels_in_time() {
+    for text in ["block", "flag:park_us=50,backstop_us=1000000", "flag:park_us=50,backstop_us=1000000+trust"]
+    {
+        for kind in 0..3 {
+            let (watcher, other) = (Watcher::new().unwrap(), Watcher::new().unwrap());
+            let (device, point) = (Device::new(), Point::new("foreign"));
+            let token = match kind {
+                0 => other.cancel_token(),
+                1 => CancelToken::ringing(Waker::noop().clone()),
+                _ => watcher.handle().cancel_token(),
+            };
+            let mut wait = watcher.wait(device.point(0, 1), &plan(text), &point).cancelled_by(&token);
+            assert!(poll(&mut wait).is_pending());
+            std::thread::sleep(Duration::from_millis(5));
+            token.cancel();
+            let start = Wall::now();
+            let ended = eventually(Duration::from_millis(500), || watcher.handle().pending() == 0);
+            device.done.store(true, Ordering::SeqCst);
+            assert!(ended, "{text}, token {kind}: not cancelled after {:?}", start.elapsed());
+            let Poll::Ready(Err(error)) = poll(&mut wait) else { unreachable!("it has ended well") };
+            assert_eq!(error.code(), ErrorCode::Cancelled, "{text}, token {kind}");
+        }
+    }
+}
+
+const PREDICTS: &str = "flag:park_us=50,backstop_us=1000000+predict:margin_us=100,min_sleep_us=100,max_sleep_us=2000000,window=4";
+
+/// Has the point predict so long.
+fn teach(watcher: &Watcher, point: &Point, text: &str, length: Duration) -> Nanos {
+    let device = Device::new();
+    let mut wait = watcher.wait(device.point(0, 1), &plan(text), point);
+    assert!(poll(&mut wait).is_pending());
+    std::thread::sleep(length);
+    device.line.store(Slot::ALL[0], Seq::new(1));
+    block_on(wait).unwrap().elapsed
+}
+
+/// A cancellation is of those who were handed the token: others sleep on, and their drivers are not asked.
+#[test]
+fn a_cancellation_leaves_the_sleep_of_others_alone() {
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("sleeps");
+    teach(&watcher, &point, PREDICTS, Duration::from_millis(400));
+    let device = Device::new();
+    let mut waits: Vec<_> =
+        (0..50).map(|_| watcher.wait(device.point(0, 1), &plan(PREDICTS), &point)).collect();
+    assert!(waits.iter_mut().all(|wait| poll(wait).is_pending()));
+    let start = Wall::now();
+    for _ in 0..20 {
+        let token = watcher.cancel_token();
+        let mut wait =
+            watcher.wait(device.point(1, 1), &plan(PREDICTS), &Point::new("one")).cancelled_by(&token);
+        assert!(poll(&mut wait).is_pending());
+        token.cancel();
+        let error = within(LIMIT, || block_on(wait)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Cancelled);
+    }
+    let stats = watcher.stats();
+    if start.elapsed() > Duration::from_millis(300) {
+        // Too slow a machine: they may have landed by themselves.
+        return;
+    }
+    assert_eq!(stats.early_wakes, 0, "{stats:?}");
+    assert_eq!(device.queries.load(Ordering::SeqCst), 0);
+}
+
+/// A cancellation that overtakes its wait on the way to the watcher's thread, which looks at words meanwhile, is not lost.
+#[test]
+fn a_cancellation_right_after_the_first_poll_ends_the_wait_at_once() {
+    let watcher = Watcher::new().unwrap();
+    let (device, point) = (Device::new(), Point::new("overtaken"));
+    let text = plan("flag:park_us=50,backstop_us=1000000");
+    let mut other = watcher.wait(device.point(0, 1), &text, &point);
+    assert!(poll(&mut other).is_pending());
+    for round in 0..300 {
+        let token = watcher.cancel_token();
+        let mut wait = watcher.wait(device.point(1, 1), &text, &point).cancelled_by(&token);
+        assert!(poll(&mut wait).is_pending());
+        token.cancel();
+        let ended = eventually(Duration::from_millis(500), || watcher.handle().pending() == 1);
+        assert!(ended, "round {round}");
+        std::thread::sleep(Duration::from_micros(round % 150));
+    }
+}
+
+/// A backend whose destructor panics costs a message, not the thread that watches for everybody.
+#[test]
+fn a_port_that_panics_when_it_is_let_go_harms_no_other() {
+    for helpers in [0, 2] {
+        let config = WatcherConfig::default().helpers_max(helpers).unwrap();
+        let watcher = Watcher::with(config).unwrap();
+        let point = Point::new("drops");
+        for text in ["poll", "flag:park_us=50,backstop_us=1000", "block"] {
+            for round in 0..if helpers == 0 && text == "block" { 0 } else { 5 } {
+                // Let go by a thread of the watcher: its future is forgotten, and leaves nobody to do it.
+                let device = Device::new();
+                device.drop_panics.store(true, Ordering::SeqCst);
+                let mut wait = watcher.wait(device.point(0, 1), &plan(text), &point);
+                assert!(poll(&mut wait).is_pending());
+                std::mem::forget(wait);
+                std::thread::sleep(Duration::from_millis(1));
+                device.done.store(true, Ordering::SeqCst);
+                device.line.store(Slot::ALL[0], Seq::new(1));
+                // And so is that of another, which is well.
+                let device = Device::new();
+                let mut wait = watcher.wait(device.point(0, 1), &plan(text), &point);
+                assert!(poll(&mut wait).is_pending());
+                device.done.store(true, Ordering::SeqCst);
+                device.line.store(Slot::ALL[0], Seq::new(1));
+                let ended = eventually(Duration::from_secs(2), || poll(&mut wait).is_ready());
+                assert!(ended, "{helpers} helpers, {text}, round {round}");
+            }
+        }
+        watcher.close(Watcher::CLOSE).unwrap();
+    }
+}
+
+/// Turns that were taken by those who have left since are not waited for: a lost store is found in time, however many waits of
+/// its context there were before.
+#[test]
+fn a_lost_store_is_found_in_time_after_a_crowd_has_come_and_gone() {
+    const TEXT: &str = "flag:park_us=50,backstop_us=1000";
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("crowd");
+    let device = Device::new();
+    // Keeps the context there.
+    let mut stays = watcher.wait(device.point(0, 1), &plan("flag:park_us=50,backstop_us=1000000"), &point);
+    assert!(poll(&mut stays).is_pending());
+    let mut crowd: Vec<_> =
+        (0..40_000).map(|_| watcher.wait(device.point(1, 1), &plan(TEXT), &point)).collect();
+    assert!(crowd.iter_mut().all(|wait| poll(wait).is_pending()));
+    assert!(eventually(LIMIT, || watcher.stats().arrivals == 40_001));
+    std::thread::sleep(Duration::from_millis(50));
+    drop(crowd);
+    assert!(eventually(LIMIT, || watcher.stats().ends == 40_000));
+    let lost = Device::new();
+    let wait = watcher.wait(lost.point(0, 1), &plan(TEXT), &point);
+    lost.done.store(true, Ordering::SeqCst);
+    let start = Wall::now();
+    within(LIMIT, || block_on(wait)).unwrap();
+    // The crowd together would be asked within 2.5 s.
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+}
+
+/// A task that is woken early watches no longer than its deadline allows.
+#[test]
+fn a_deadline_behind_the_landing_is_kept_by_a_wait_that_is_woken_early() {
+    const TEXT: &str = "flag:park_us=50,backstop_us=1000000+predict:margin_us=2000,min_sleep_us=100,max_sleep_us=2000000,window=4+trust";
+    let watcher = Watcher::with(WatcherConfig::default().early_wake(true)).unwrap();
+    let point = Point::new("deadline");
+    let landing = teach(&watcher, &point, TEXT, Duration::from_millis(10)) - Nanos::from_millis(2);
+    measured(|| {
+        let device = Device::new();
+        let clock = watcher.handle().clock();
+        let start = clock.now();
+        let deadline = start + landing + Nanos::from_micros(50);
+        let wait = watcher.wait(device.point(0, 1), &plan(TEXT), &point).deadline(deadline);
+        let error = within(LIMIT, || block_on(wait)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Timeout);
+        let late = clock.now().since(deadline);
+        if late < Nanos::from_micros(150) { Ok(()) } else { Err(format!("{late} late")) }
+    });
+}
+
+/// However many wait for one word, and in whatever order they came, one more costs about as much.
+#[test]
+fn a_hundred_thousand_waits_for_one_word_come_and_go_in_time() {
+    const WAITS: u64 = 100_000;
+    for forward in [true, false] {
+        let watcher = Watcher::new().unwrap();
+        let point = Point::new("one word");
+        let device = Device::new();
+        let text = plan("flag:park_us=50,backstop_us=1000000+trust");
+        let start = Wall::now();
+        let mut waits: Vec<_> = (0..WAITS)
+            .map(|number| if forward { number + 1 } else { WAITS - number })
+            .map(|seq| watcher.wait(device.point(0, seq), &text, &point))
+            .collect();
+        assert!(waits.iter_mut().all(|wait| poll(wait).is_pending()));
+        assert!(eventually(Duration::from_secs(60), || watcher.stats().arrivals == WAITS));
+        let came = start.elapsed();
+        let start = Wall::now();
+        for seq in 1..=1_000 {
+            device.line.store(Slot::ALL[0], Seq::new(seq));
+            let ended = eventually(LIMIT, || watcher.stats().ends >= seq);
+            assert!(ended);
+        }
+        let ended = start.elapsed();
+        let start = Wall::now();
+        waits.clear();
+        assert!(eventually(Duration::from_secs(60), || watcher.stats().ends == WAITS));
+        println!(
+            "forward {forward}: {came:?} to come, {ended:?} for a thousand to end, {:?} to go",
+            start.elapsed()
+        );
+    }
+}
+
+/// The overseer may wake before the leaders of an idle watcher do, and has to look again until they have closed their shards.
+#[test]
+fn an_idle_watcher_closes_at_once() {
+    for shards in [1, 8, 64] {
+        for round in 0..20 {
+            let watcher = Watcher::with(WatcherConfig::default().shards(shards).unwrap()).unwrap();
+            // By then all of them sleep, the overseer for good.
+            std::thread::sleep(Duration::from_millis(if shards == 64 { 20 } else { round }));
+            let closed = watcher.close(Watcher::CLOSE);
+            assert!(closed.is_ok(), "{shards} shards, round {round}: {closed:?}");
+        }
+    }
+}
