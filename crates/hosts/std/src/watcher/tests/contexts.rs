@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use wakeline_core::{End, ErrorCode, Instant, Nanos, Outcome};
+use wakeline_core::{CancelToken, End, ErrorCode, Instant, Nanos, Outcome};
 
 use super::super::contexts::BACKSTOP_QUERIES_PER_MS_MAX;
 use super::stage::{Line, Ran, STRICT, Spec, Stage, TRUST, Task, at, line, us, word};
@@ -75,16 +75,26 @@ fn who_waits_for_its_turn_ends_by_its_deadline_and_with_its_token() {
     let trusted =
         stage.fly(&Spec { deadline: at(1_900), ..Spec { plan: TRUST.into(), ..spec.clone() } }.on(&line, 1));
     let cancelled = stage.fly(&Spec { cancel: Some(token.clone()), ..spec }.on(&line, 2));
+    let plain_token = CancelToken::new();
+    let spec = Spec { context: Some(1), cancel: Some(plain_token.clone()), ..Spec::new(STRICT) };
+    let plain = stage.fly(&spec.on(&line, 3));
     stage.when(at(1_500), move || token.cancel());
+    stage.when(at(3_000), move || plain_token.cancel());
     stage.run(at(1_899));
-    assert_eq!((cancelled.code(), cancelled.ended().unwrap().0), (Some(ErrorCode::Cancelled), at(1_500)));
+    assert_eq!((cancelled.code(), cancelled.driver.queries().len()), (Some(ErrorCode::Cancelled), 0));
+    assert!(cancelled.ended().unwrap().0 <= at(1_502), "{:?}", cancelled.ended());
+    let asked_by_now = asked(&crowd).len();
+    assert!(asked_by_now <= 32, "a token had {asked_by_now} asked before their turn");
+    assert_eq!(plain.code(), None);
     assert!(timed.ended().is_none() && timed.driver.queries().is_empty());
     stage.run(at(1_950));
     assert_eq!((timed.code(), trusted.code()), (Some(ErrorCode::Timeout), Some(ErrorCode::Timeout)));
     assert!(timed.ended().unwrap().0 <= at(1_905), "{:?}", timed.ended());
     assert_eq!((timed.driver.queries().len(), trusted.driver.queries().len()), (1, 0), "one last question");
+    stage.run(at(4_000));
+    assert_eq!((plain.code(), plain.driver.queries().len()), (Some(ErrorCode::Cancelled), 0));
     crowd.iter().for_each(|task| task.abandon());
-    stage.run(at(2_000));
+    stage.run(at(5_000));
     stage.assert_empty();
 }
 
