@@ -50,6 +50,12 @@ impl Contexts {
         self.contexts[place].flights -= 1;
     }
 
+    /// How many flights have a context.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn flights(&self) -> usize {
+        self.contexts.iter().map(|context| context.flights).sum()
+    }
+
     /// When a backstop query of this context may be made: `now` unless too many have been. Each call is a turn taken.
     pub(super) fn turn(&mut self, place: usize, now: Instant) -> Instant {
         let context = &mut self.contexts[place];

@@ -17,6 +17,9 @@
 //! leads the shard runs after it has let the lock go. A flight stands in the lines only while `watched`, in one of the wheels at most once, and
 //! is asked at most once at a time.
 
+#[cfg(all(test, not(loom)))]
+pub(super) mod census;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 

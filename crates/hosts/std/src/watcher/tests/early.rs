@@ -1,0 +1,154 @@
+//! Early wakes: the task is there when its word lands, and watches it itself.
+
+use std::sync::Arc;
+
+use wakeline_core::{CancelToken, Clock, End, Instant, Outcome, PointTable, Residual};
+
+use super::super::flight::{Fly, Seen};
+use super::super::wake_time::Watched;
+use super::stage::{PREDICT, Ran, STRICT, Spec, Stage, Time, at, line, us, word};
+
+/// A wait of which 5 ms are expected, whose task takes 40 us to run.
+fn early(trusted: bool) -> Spec {
+    let plan = format!("{STRICT}{PREDICT}{}", if trusted { "+trust" } else { "" });
+    Spec { prediction: Some(us(5_000)), early_wake: true, runs_after: us(40), ..Spec::new(&plan) }
+}
+
+/// When errands of that kind were run.
+fn when(stage: &Stage, what: Ran) -> Vec<Instant> {
+    stage.ran().iter().filter(|(_, ran)| *ran == what).map(|(when, _)| *when).collect()
+}
+
+#[test]
+fn a_task_is_woken_by_its_wake_time_before_the_landing_and_sees_its_word_itself() {
+    let (stage, line) = (Stage::new(), line());
+    let before = stage.home.wake_time.get();
+    let task = stage.fly(&early(true).on(&line, 0));
+    stage.store_at(at(4_997), &word(&line, 0));
+    stage.run(at(20_000));
+    assert_eq!(when(&stage, Ran::Rouse), vec![at(4_950) - before]);
+    assert_eq!(task.wakes(), vec![at(4_950) - before], "it was woken once");
+    let report = task.report();
+    assert_eq!((report.end, report.overshoot), (End::Done(Outcome::Trusted), us(0)));
+    // It watches in slices, from 40 us after its wake.
+    assert!((us(4_997)..us(5_018)).contains(&report.elapsed), "{report:?}");
+    assert_eq!(report.residual, Some(Residual::Exact(report.elapsed)), "not late: it was seen as it came");
+    let plan = early(true).plan.parse().unwrap();
+    let mut table = PointTable::of_one();
+    table.record((), &plan, us(5_000));
+    table.observe((), &report);
+    assert_eq!(table.predict(&(), &plan), Some(report.elapsed.min(us(5_000))), "the prediction is kept");
+    assert!(stage.home.wake_time.get() < before, "what a wake takes is learned");
+    stage.assert_empty();
+}
+
+/// Under the driver's authority the word has its watcher ask; the task watches for the end of that.
+#[test]
+fn a_strict_task_that_watches_is_not_woken_again_where_it_sees_the_end() {
+    let (stage, line) = (Stage::new(), line());
+    let task = stage.fly(&Spec { done_at: at(4_997), ..early(false).on(&line, 0) });
+    stage.store_at(at(4_997), &word(&line, 0));
+    stage.run(at(20_000));
+    let report = task.report();
+    assert_eq!((report.end, report.queries), (End::Done(Outcome::Parked), 1));
+    assert!(matches!(report.residual, Some(Residual::Exact(_))), "{report:?}");
+    assert!(report.elapsed <= us(5_000), "{report:?}");
+    stage.assert_empty();
+}
+
+#[test]
+fn a_wrong_guess_falls_back_to_a_watch_and_a_wake() {
+    for trusted in [true, false] {
+        let (stage, line) = (Stage::new(), line());
+        let task = stage.fly(&Spec { done_at: at(9_000), ..early(trusted).on(&line, 0) });
+        stage.store_at(at(9_000), &word(&line, 0));
+        stage.run(at(20_000));
+        assert_eq!(stage.count(Ran::Rouse), 1);
+        let wakes = task.wakes();
+        assert_eq!(wakes.len(), 2, "{wakes:?}");
+        assert!((at(9_000)..at(9_053)).contains(&wakes[1]), "{wakes:?}");
+        assert!(matches!(task.report().residual, Some(Residual::Exact(_))));
+        stage.assert_empty();
+    }
+}
+
+#[test]
+fn a_word_that_is_there_by_the_early_wake_is_late() {
+    let (stage, line) = (Stage::new(), line());
+    let task = stage.fly(&early(true).on(&line, 0));
+    stage.store_at(at(3_000), &word(&line, 0));
+    stage.run(at(20_000));
+    let report = task.report();
+    assert_eq!((report.end, report.elapsed), (End::Done(Outcome::Late), us(4_900)));
+    assert_eq!((stage.count(Ran::Rouse), task.wakes().len()), (0, 1));
+    stage.assert_empty();
+}
+
+/// The slices and their bound, by the task's own parts.
+#[test]
+fn a_task_watches_in_slices_and_not_beyond_its_time() {
+    let (stage, line) = (Stage::new(), line());
+    let task = stage.fly(&Spec { runs_after: us(1_000_000), ..early(true).on(&line, 0) });
+    let flight = task.flight();
+    stage.run(at(4_900));
+    let who = core::ptr::from_ref(&*flight).addr();
+    let clock = Ticking(stage.time.clone());
+    let mut slices = 0;
+    while flight.tag.rouse.watch(who, &clock, || false) == Watched::Again {
+        slices += 1;
+        assert!(slices < 100);
+    }
+    let until = stage.time.now();
+    assert!(until.since(at(4_900)) <= us(500) && until >= at(5_000), "{until:?}");
+    // The watcher has it all the while.
+    line.store(word(&line, 0).slot(), word(&line, 0).seq());
+    assert_eq!(flight.see(until, Seen::Reached), super::super::flight::Next::Over);
+    drop(flight);
+    stage.run(at(6_000));
+    task.abandon();
+    stage.run(at(7_000));
+    stage.assert_empty();
+}
+
+struct Ticking(Time);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant {
+        self.0.pass_to(self.0.now() + us(1));
+        self.0.now()
+    }
+}
+
+/// A token of another wait is no reason to end a sleep before its time.
+#[test]
+fn a_token_that_rings_lands_nobody() {
+    let (stage, line) = (Stage::new(), line());
+    let tasks: Vec<_> =
+        (0..8).map(|slot| stage.fly(&Spec { early_wake: slot < 4, ..early(true).on(&line, slot) })).collect();
+    let token = stage.ringing_token();
+    stage.when(at(1_000), move || token.cancel());
+    stage.run(at(4_800));
+    assert_eq!((stage.count(Ran::Rouse), stage.shard.lock().lines.armed()), (0, 0));
+    (0..8).for_each(|slot| stage.store_at(at(5_000), &word(&line, slot)));
+    stage.run(at(9_000));
+    assert!(tasks.iter().all(|task| task.report().end == End::Done(Outcome::Trusted)));
+    stage.assert_empty();
+}
+
+/// A plain token has the watcher look each millisecond; its landing is where it was.
+#[test]
+fn looking_at_a_token_lands_nobody() {
+    for (early_wake, late) in [(true, 0), (false, 0), (false, 300)] {
+        let (stage, line) = (Stage::new(), line());
+        let cancel = Some(CancelToken::new());
+        let spec = Spec { early_wake, late: us(late), cancel, ..early(true).on(&line, 0) };
+        let task = stage.fly(&spec);
+        stage.run(at(4_300));
+        assert_eq!((stage.count(Ran::Rouse), stage.shard.lock().lines.armed()), (0, 0), "late: {late}");
+        stage.store_at(at(5_000), &word(&line, 0));
+        stage.run(at(9_000));
+        assert_eq!(task.report().end, End::Done(Outcome::Trusted), "late: {late}");
+        assert_eq!(Arc::strong_count(&line), 2);
+        stage.assert_empty();
+    }
+}
