@@ -13,11 +13,12 @@ use wakeline_core::{
 };
 
 use super::super::config::WatcherConfig;
-use super::super::flight::{Flight, Fly, Next, Options, Seen, Tag};
+use super::super::flight::{Flight, Fly, Options, Seen, Tag};
 use super::super::home::{Home, Hub};
 use super::super::shard::census::Census;
 use super::super::shard::{Errand, Pace, Shard};
 use super::super::wake_time::Watched;
+use crate::points::Point;
 
 pub(super) type Line = Arc<CompletionLine>;
 
@@ -464,7 +465,7 @@ impl Stage {
             kernel: false,
         };
         let (wait, action) = wait.start(now);
-        let flight = Flight::new(Tag::seated(&self.home).unwrap(), options, wait, port);
+        let flight = Flight::new(Tag::seated(&self.home).unwrap(), options, Point::new("played"), wait, port);
         let next = flight.carry(now, action);
         self.tasks.lock().unwrap().push(Arc::clone(&task));
         if let Some(outcome) = flight.outcome() {
