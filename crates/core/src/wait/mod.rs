@@ -300,6 +300,12 @@ impl Wait {
         (self, action)
     }
 
+    /// When the predicted sleep that it is in ends, `None` where it is in none. What it is asked to sleep until may come before that, for
+    /// a deadline or a look at its token.
+    pub fn landing(&self) -> Option<Instant> {
+        (self.state == State::Sleeping).then_some(self.wake)
+    }
+
     /// Ends a predicted sleep now, as if its time had come: whoever drives the wait looks at the word from here on. What to do then.
     /// In any other state it is a wake for no reason.
     pub fn land_now(&mut self, now: Instant) -> Action {

@@ -46,6 +46,8 @@ pub(super) enum Next {
     Watch { until: Instant },
     /// It sleeps until then.
     Sleep { until: Instant },
+    /// It sleeps until then, and its word is to be watched from then on.
+    Land { at: Instant },
     /// The driver is to be asked.
     Ask,
     /// The driver is being asked, and nothing is to be done before it has answered or this moment has come.
@@ -60,7 +62,7 @@ impl Next {
     /// When it has to be looked at by.
     pub(super) fn due(self) -> Instant {
         match self {
-            Self::Sleep { until } => until,
+            Self::Sleep { until } | Self::Land { at: until } => until,
             _ => Instant::ORIGIN,
         }
     }
@@ -93,6 +95,9 @@ pub(super) trait Fly: Send + Sync {
 
     /// How late it may be told, in the interest of fewer wake-ups.
     fn late(&self) -> Nanos;
+
+    /// Whether it has a token that has to be looked at.
+    fn looks(&self) -> bool;
 
     /// Whether its token has been cancelled.
     fn cancelled(&self) -> bool;
@@ -270,6 +275,8 @@ impl<P: CompletionPort> Flight<P> {
                 Action::Query => return Next::Asked { until: self.options.deadline },
                 // Armed before it started, where it can be.
                 Action::Arm => inner.wait.step(now, Observation::Unsupported),
+                // Else it is to be looked at before it lands, or does not land at all.
+                Action::SleepUntil(at) if inner.wait.landing() == Some(at) => return Next::Land { at },
                 Action::SleepUntil(until) => return Next::Sleep { until },
                 Action::Park { .. } if self.word_reached() => inner.wait.step(now, Observation::Reached),
                 Action::Park { until } if until <= now => inner.wait.step(now, Observation::Woke),
@@ -419,6 +426,10 @@ where
         self.options.late
     }
 
+    fn looks(&self) -> bool {
+        self.options.cancel.as_ref().is_some_and(|token| token.bell().is_none())
+    }
+
     fn cancelled(&self) -> bool {
         Self::cancelled(self)
     }
@@ -428,7 +439,7 @@ where
     }
 
     fn early(&self, landing: Instant) -> Option<(Nanos, Instant)> {
-        if !self.options.early_wake {
+        if !self.options.early_wake || self.word.is_none() {
             return None;
         }
         let margin = self.inner.lock().wait.plan().predict()?.margin();
@@ -543,6 +554,10 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
 
     fn late(&self) -> Nanos {
         Nanos::ZERO
+    }
+
+    fn looks(&self) -> bool {
+        false
     }
 
     fn cancelled(&self) -> bool {

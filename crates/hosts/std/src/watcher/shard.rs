@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
-use wakeline_core::{CompletionLine, Doorbell, Error, Instant, Nanos};
+use wakeline_core::{CANCEL_NS_MAX, CompletionLine, Doorbell, Error, Instant, Nanos};
 
 use super::contexts::Contexts;
 use super::flight::{Fly, NOWHERE, Next, Seen};
@@ -42,6 +42,13 @@ const TURNS_PER_LOOK: u32 = 4;
 
 /// How many abandoned flights may be left to the next turn before one is asked for.
 const GONE_MAX: usize = 1_024;
+
+/// How often a token that does not ring is looked at.
+const LOOK: Nanos = Nanos::from_nanos(CANCEL_NS_MAX);
+
+/// How long a flight whose deadline has come waits at most for its last question while others of that moment are asked theirs. (600 of
+/// them at 1.5 us a query.) A driver that is being asked by then gets no more time.
+const LAST_ASK: Nanos = Nanos::from_millis(1);
 
 pub(super) struct Shard {
     inbox: Queue<Notice>,
@@ -133,8 +140,8 @@ struct Entry {
     exact: bool,
     /// It is, or is about to be, asked.
     asking: bool,
-    /// It waits for its turn to be asked.
-    queued: bool,
+    /// When it is its turn to be asked, where it waits for that.
+    turn: Option<Instant>,
     blocking: bool,
     /// Until when its word is watched. In between, who may be told late is passed by at the times that it shares.
     watch_until: Instant,
@@ -145,7 +152,7 @@ struct Entry {
 impl Entry {
     /// It no longer waits for its turn to be asked, which it gives back if it did.
     fn unqueue(&mut self, contexts: &mut Contexts) {
-        if core::mem::replace(&mut self.queued, false)
+        if self.turn.take().is_some()
             && let Some(context) = self.context
         {
             contexts.give_back(context);
@@ -396,6 +403,7 @@ impl Core {
                 && !entry.blocking
             {
                 entry.asking = true;
+                entry.turn = None;
                 self.asks.push_back(number);
             }
         }
@@ -478,7 +486,7 @@ impl Core {
             watched: false,
             exact,
             asking: false,
-            queued: false,
+            turn: None,
             blocking: false,
             watch_until: Instant::ORIGIN,
             early: None,
@@ -527,14 +535,16 @@ impl Core {
         if entry.fly.tag().abandoned() {
             return self.leave(shard, number);
         }
-        if seen == Seen::Due {
+        if seen == Seen::Due && !entry.fly.cancelled() {
             // The scan has seen that its word is not there.
-            if entry.watched && !entry.exact && now < entry.watch_until && !entry.fly.cancelled() {
+            if entry.watched && !entry.exact && now < entry.watch_until {
                 let at = entry.watch_until.min(shared_after(now, entry.fly.late()));
                 return self.at(number, at);
             }
-            if entry.queued && now < entry.fly.deadline() && !entry.fly.cancelled() {
-                return self.ask(number);
+            if let Some(turn) = entry.turn
+                && now < entry.fly.deadline()
+            {
+                return self.ask_at(number, now, turn);
             }
             entry.unqueue(&mut self.contexts);
             if let Some(early) = entry.early.take() {
@@ -569,6 +579,11 @@ impl Core {
                 self.at(number, if late == Nanos::ZERO { until } else { until.min(shared_after(now, late)) });
             }
             Next::Sleep { until } => {
+                let exact = entry.exact;
+                self.unwatch(number);
+                if exact { self.exactly_at(number, until) } else { self.at(number, until) }
+            }
+            Next::Land { at: until } => {
                 let (late, trusted) = (entry.fly.late(), entry.fly.trusted());
                 let early = entry.fly.early(until).filter(|(before, _)| until.since(now) > *before);
                 let (exactly, at) = match early {
@@ -585,24 +600,17 @@ impl Core {
                     }
                 };
                 self.unwatch(number);
-                self.at(number, if exactly { Instant::MAX } else { at });
-                if exactly {
-                    self.sharp.set(number, at);
-                }
+                if exactly { self.exactly_at(number, at) } else { self.at(number, at) }
             }
             Next::Ask => {
                 // With its word in the lines it is a backstop; else the wait cannot go on without an answer.
-                if let (true, false, Some(context)) = (entry.watched, entry.queued, entry.context)
+                if let (true, None, Some(context)) = (entry.watched, entry.turn, entry.context)
                     && now < entry.fly.deadline()
                 {
-                    let at = self.contexts.turn(context, now);
-                    if at > now {
-                        entry.queued = true;
-                        let at = at.min(entry.fly.deadline());
-                        return self.at(number, at);
-                    }
+                    let turn = self.contexts.turn(context, now);
+                    return self.ask_at(number, now, turn);
                 }
-                self.ask(number);
+                self.ask(number, now);
             }
             Next::Asked { until } => self.at(number, until),
             Next::Block { until } => {
@@ -622,15 +630,33 @@ impl Core {
         self.blunt.set(number, at);
     }
 
-    fn ask(&mut self, number: u32) {
+    /// Looks at a flight exactly then, and at no other time.
+    fn exactly_at(&mut self, number: u32, at: Instant) {
+        self.blunt.remove(number);
+        self.sharp.set(number, at);
+    }
+
+    /// Has it asked when it is its turn.
+    fn ask_at(&mut self, number: u32, now: Instant, turn: Instant) {
+        let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
+        if turn <= now {
+            return self.ask(number, now);
+        }
+        entry.turn = Some(turn);
+        let look = if entry.fly.looks() { now + LOOK } else { Instant::MAX };
+        let at = turn.min(look).min(entry.fly.deadline());
+        self.at(number, at);
+    }
+
+    fn ask(&mut self, number: u32, now: Instant) {
         let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
         let deadline = entry.fly.deadline();
-        entry.queued = false;
+        entry.turn = None;
         if !core::mem::replace(&mut entry.asking, true) {
             self.asks.push_back(number);
         }
-        // Should the driver not answer.
-        self.at(number, deadline);
+        // Should the driver not answer. The last question may have to wait for those of others.
+        self.at(number, if now < deadline { deadline } else { now + LAST_ASK });
     }
 }
 

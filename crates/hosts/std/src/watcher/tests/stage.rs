@@ -577,6 +577,7 @@ impl Stage {
             let now = self.time.now();
             let pace = self.shard.lock().pace(now);
             match pace {
+                _ if now > until => return,
                 Pace::Look => {}
                 _ if self.next_at() <= now => {}
                 // In a spin arrivals are looked at every fourth turn.
