@@ -84,7 +84,8 @@ use home::{Home, Hub};
 /// the watcher's own [`ParkPolicy`](crate::ParkPolicy), one for all of them.
 ///
 /// Driver calls, but for the arming, are made on its threads: a status query that takes half a second holds up no task of a runtime,
-/// and no other flight for longer than [`AWAY_NS_MAX`] and 3 ms (10 ms for a waker). A failed query has all flights of its context asked at once. Beyond
+/// and no other flight for longer than [`AWAY_NS_MAX`] and 3 ms (10 ms for a waker), as long
+/// as one of the [helpers](WatcherConfig::helpers_max) is free to stand in. A failed query has all flights of its context asked at once. Beyond
 /// what waits cannot end without, a context is asked [`BACKSTOP_QUERIES_PER_MS_MAX`] times a millisecond: with more flights than that in
 /// one context a lost store is found after as many more backstops.
 ///
