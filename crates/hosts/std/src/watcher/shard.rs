@@ -381,6 +381,7 @@ impl Core {
                 && !entry.blocking
             {
                 entry.asking = true;
+                entry.turn = None;
                 self.asks.push_back(number);
             }
         }
