@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `stage.rs` | the shard, its leader played by hand, tasks, ports that say what a test wants |
+//! | `stage.rs` | the shard, its leader played by hand, tasks |
+//! | `ports.rs` | the time, ports that say what a test wants |
 //! | `waits.rs` | single waits from start to end |
 //! | `contexts.rs` | the drivers: in turn, at once after a failure, late |
 //! | `early.rs` | early wakes |
@@ -14,6 +15,7 @@ mod contexts;
 mod early;
 mod late;
 mod leaving;
+mod ports;
 mod programs;
 mod stage;
 mod waits;
