@@ -11,6 +11,12 @@
 //! | `leaving.rs` | what abandoned flights and a closed watcher leave behind |
 //! | `programs.rs` | random programs against a model |
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not seen to be tests where they are none for loom"
+)]
+
 mod contexts;
 mod early;
 mod late;

@@ -170,7 +170,7 @@ impl Known {
         };
         match &outcome {
             Ok(report) if report.authority == Authority::Driver => {
-                prop_assert!(when >= self.done, "{self:?}")
+                prop_assert!(when >= self.done, "{self:?}");
             }
             Ok(_) => prop_assert!(self.trusted && when >= self.stored, "{self:?}"),
             Err(ErrorCode::Timeout) => prop_assert!(when >= self.deadline, "{self:?}"),

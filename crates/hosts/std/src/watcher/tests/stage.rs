@@ -4,16 +4,16 @@ use alloc::task::Wake as RawWake;
 use core::cell::Cell;
 use core::task::Waker;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant,
-    MemoryDescriptor, Mode, Nanos, Report, Seq, Slot, Status, Wait, WaitPlan,
+    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, ErrorCode, Instant,
+    MemoryDescriptor, Mode, Nanos, Report, Seq, Slot, Wait, WaitPlan,
 };
 
 use super::super::config::WatcherConfig;
-use super::super::flight::{Flight, Fly, Next, Options, Seen, Tag};
+use super::super::flight::{Flight, Fly, Options, Seen, Tag};
 use super::super::home::{Home, Hub};
 use super::super::shard::census::Census;
 use super::super::shard::{Errand, Pace, Shard};
@@ -124,7 +124,7 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn ended(&self) -> Option<Ended> {
-        self.ended.lock().unwrap().clone()
+        *self.ended.lock().unwrap()
     }
 
     /// The outcome, which is there.
