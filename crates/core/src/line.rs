@@ -206,7 +206,9 @@ mod tests {
     fn any_word_at_or_past_its_target_is_seen_and_no_other() {
         for base in [0, u64::MAX - 3] {
             let line = CompletionLine::new();
-            Slot::ALL.iter().for_each(|slot| line.store(*slot, Seq::new(base)));
+            for slot in Slot::ALL {
+                line.store(slot, Seq::new(base));
+            }
             let targets = [Seq::new(base.wrapping_add(5)); WORDS];
             assert!(!line.any_reached(&targets));
             for slot in Slot::ALL {

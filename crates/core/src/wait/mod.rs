@@ -355,7 +355,8 @@ impl Wait {
     /// The driver has answered, and its answer does not end the wait well.
     fn answered(&mut self, now: Instant, state: State, status: Status) -> Action {
         match status {
-            Status::Done => self.done_unseen += u8::from(self.trusted()),
+            // Only what it asked for itself, each a backstop after the one before: a watcher also asks when another has failed.
+            Status::Done => self.done_unseen += u8::from(self.trusted() && state == State::Backstop),
             Status::Pending => {
                 self.done_unseen = 0;
                 self.pending = now;

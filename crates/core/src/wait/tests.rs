@@ -294,6 +294,139 @@ fn a_token_is_looked_at_every_millisecond() {
 }
 
 #[test]
+fn a_watched_wait_asks_nobody_before_its_word() {
+    let steps = [
+        (30, O::Woke, park(400)), // spurious
+        (300, O::Reached, Some(A::Query)),
+        (301, PENDING, Some(A::Query)), // the status lags behind the word
+        (302, DONE, None),
+    ];
+    let report = script(Wait::new(&flag("")).watched(Arming::Armed), A::Park { until: us(400) }, &steps);
+    assert_eq!((report.end, report.queries, report.parks), (End::Done(Outcome::Parked), 2, 2));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(302))));
+    let trusted = Wait::new(&flag("+trust")).watched(Arming::Armed);
+    let report = script(trusted, A::Park { until: us(400) }, &[(300, O::Reached, None)]);
+    assert_eq!((report.end, report.queries), (End::Done(Outcome::Trusted), 0));
+}
+
+#[test]
+fn a_watched_wait_parks_from_backstop_to_backstop() {
+    let steps = [
+        (400, O::Woke, Some(A::Query)),
+        (402, PENDING, park(802)),
+        (802, O::Woke, Some(A::Query)),
+        (803, DONE, None),
+    ];
+    let report = script(Wait::new(&flag("")).watched(Arming::Armed), A::Park { until: us(400) }, &steps);
+    assert_eq!(report.residual, Some(Residual::AtLeast(Nanos::from_micros(402))));
+}
+
+#[test]
+fn a_watched_wait_without_words_asks_at_once_and_naps_as_any_other() {
+    for suffix in ["", "+trust"] {
+        let wait = Wait::new(&flag(suffix)).watched(Arming::Unsupported);
+        let steps = [
+            (1, PENDING, sleep(51)),
+            (51, O::Woke, Some(A::Query)),
+            (52, PENDING, sleep(102)),
+            (102, O::Woke, Some(A::Query)),
+            (103, DONE, None),
+        ];
+        let report = script(wait, A::Query, &steps);
+        assert_eq!(
+            (report.end, report.authority),
+            (End::Done(Outcome::Parked), Authority::Driver),
+            "{suffix}"
+        );
+    }
+}
+
+#[test]
+fn to_be_watched_means_nothing_to_other_plans() {
+    for arming in [Arming::Armed, Arming::Unsupported] {
+        script(Wait::new(&plan("poll")).watched(arming), A::Query, &[(1, DONE, None)]);
+        script(Wait::new(&plan("block")).watched(arming), A::Block { until: None }, &[(1, DONE, None)]);
+    }
+}
+
+#[test]
+fn a_watched_sleep_lands_by_a_look_at_the_word_alone() {
+    let wait = || Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900))).watched(Arming::Armed);
+    let first = A::SleepUntil(us(850));
+    // Its word is not there: the driver is not asked.
+    let steps = [
+        (850, O::Woke, park(850)),
+        (850, O::Woke, park(1_250)),
+        (905, O::Reached, Some(A::Query)),
+        (906, DONE, None),
+    ];
+    let report = script(wait(), first, &steps);
+    assert_eq!((report.end, report.queries), (End::Done(Outcome::Parked), 1));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(906))));
+    // It is: the driver is, and it was late.
+    let steps = [(855, O::Woke, park(855)), (855, O::Reached, Some(A::Query)), (856, DONE, None)];
+    let report = script(wait(), first, &steps);
+    assert_eq!((report.end, report.overshoot), (End::Done(Outcome::Late), Nanos::from_micros(5)));
+}
+
+/// Somebody looks at the word from 800 us on, before the landing: what is seen then was watched as it happened.
+#[test]
+fn a_sleep_that_is_ended_early_lands_there() {
+    for (suffix, end) in [("", Outcome::Parked), ("+trust", Outcome::Trusted)] {
+        let plan = flag(&alloc::format!("{PREDICT}{suffix}"));
+        let wait = Wait::new(&plan).predicted(Some(Nanos::from_micros(900))).watched(Arming::Armed);
+        let (mut wait, first) = wait.start(us(0));
+        assert_eq!((first, wait.landing()), (A::SleepUntil(us(850)), Some(us(850))));
+        assert_eq!(Some(wait.land_now(us(800))), park(800));
+        assert_eq!(wait.landing(), None);
+        assert_eq!(Some(wait.step(us(801), O::Woke)), park(1_201));
+        assert_eq!(Some(wait.land_now(us(820))), park(1_201), "it has landed: a wake for no reason");
+        let mut action = wait.step(us(840), O::Reached);
+        if action == A::Query {
+            action = wait.step(us(840), DONE);
+        }
+        let A::Finish(report) = action else { panic!("{action:?}") };
+        assert_eq!((report.end, report.overshoot), (End::Done(end), Nanos::ZERO));
+        assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(840))));
+    }
+}
+
+#[test]
+fn a_landing_that_comes_too_late_is_as_late_as_it_is() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900))).watched(Arming::Armed);
+    let (mut wait, _) = wait.start(us(0));
+    assert_eq!(Some(wait.land_now(us(870))), park(870));
+    wait.step(us(870), O::Reached);
+    let A::Finish(report) = wait.step(us(871), DONE) else { panic!("goes on") };
+    assert_eq!((report.end, report.overshoot), (End::Done(Outcome::Late), Nanos::from_micros(20)));
+}
+
+/// What it is asked to sleep until may come before its landing.
+#[test]
+fn a_look_at_a_token_or_a_deadline_is_no_landing() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(1_900))).watched(Arming::Armed);
+    let (wait, first) = wait.clone().cancellable(true).start(us(0));
+    assert_eq!((first, wait.landing()), (A::SleepUntil(us(1_000)), Some(us(1_850))));
+    let early = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(1_900)));
+    let (early, first) = early.watched(Arming::Armed).deadline(Some(us(700))).start(us(0));
+    assert_eq!((first, early.landing()), (A::SleepUntil(us(700)), Some(us(1_850))));
+}
+
+/// Another's failure has it asked between its backstops: that says done, and the word is on its way.
+#[test]
+fn only_its_own_questions_tell_that_a_word_is_lost() {
+    let steps = [
+        (400, O::Woke, Some(A::Query)),
+        (401, DONE, park(801)),
+        (402, DONE, park(801)),
+        (500, DONE, park(801)),
+        (810, O::Reached, None),
+    ];
+    let trusted = Wait::new(&flag("+trust")).watched(Arming::Armed);
+    assert_eq!(script(trusted, A::Park { until: us(400) }, &steps).end, End::Done(Outcome::Trusted));
+}
+
+#[test]
 fn after_the_end_the_report_stays() {
     let (mut wait, _) = Wait::new(&plan("poll")).start(us(0));
     let end = wait.step(us(1), DONE);
@@ -332,9 +465,10 @@ proptest! {
         plan in any_plan(),
         kernel: bool,
         cancellable: bool,
+        watched in prop::option::of(prop::sample::select(Vec::from([Arming::Armed, Arming::Unsupported]))),
         prediction in prop::option::of(0_u64..4_000_000),
         deadline in prop::option::of(0_u64..3_000_000),
-        steps in prop::collection::vec((any_observation(), 0_u64..300_000), 1..60),
+        steps in prop::collection::vec((prop::option::weighted(0.9, any_observation()), 0_u64..300_000), 1..60),
     ) {
         let deadline = deadline.map(Instant::from_nanos);
         let mut wait = Wait::new(&plan)
@@ -342,19 +476,32 @@ proptest! {
         if kernel {
             wait = wait.kernel_point();
         }
+        if let Some(arming) = watched {
+            wait = wait.watched(arming);
+        }
         let (mut wait, mut action) = wait.start(Instant::ORIGIN);
         let mut now = Instant::ORIGIN;
         let mut after_deadline = 0;
         let mut ended = None;
         for (observation, later) in steps {
-            check_bounds(&plan, action, now, deadline, cancellable)?;
+            check_bounds(&plan, action, now, deadline, cancellable, watched.is_some())?;
+            prop_assert!(watched.is_none() || !matches!(action, A::Arm), "arms what was armed for it");
+            if let (A::SleepUntil(until), Some(landing)) = (action, wait.landing()) {
+                prop_assert!(until <= landing.max(now), "sleeps past its landing");
+            }
             // Whoever carries the action out comes back in time when it slept, parked or blocked; calls may take long.
             now = match action {
                 A::SleepUntil(until) | A::Park { until } | A::Block { until: Some(until) } =>
                     (now + Nanos::from_nanos(later)).min(until.max(now)),
                 _ => now + Nanos::from_nanos(later),
             };
-            action = wait.step(now, observation);
+            // Without an observation somebody looks from now on.
+            action = match observation {
+                Some(observation) => wait.step(now, observation),
+                None => wait.land_now(now),
+            };
+            prop_assert!(observation.is_some() || wait.landing().is_none(), "it has not landed");
+            let observation = observation.unwrap_or(O::Woke);
             if let A::Finish(report) = action {
                 prop_assert_eq!(report.elapsed, now.since(Instant::ORIGIN));
                 match report.end {
@@ -389,8 +536,10 @@ fn check_bounds(
     now: Instant,
     deadline: Option<Instant>,
     cancellable: bool,
+    watched: bool,
 ) -> Result<(), TestCaseError> {
     let (until, longest) = match (action, plan.mode()) {
+        (A::Park { until }, Mode::Flag { backstop, .. }) if watched => (until, now + backstop),
         (A::Park { until }, Mode::Flag { park, .. }) => (until, now + park),
         (A::SleepUntil(until), mode) => {
             let predicted = plan.predict().map_or(Instant::ORIGIN, |p| Instant::ORIGIN + p.max_sleep());

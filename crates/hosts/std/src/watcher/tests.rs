@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `stage.rs` | the shard, its leader played by hand, tasks, ports that say what a test wants |
+//! | `stage.rs` | the shard, its leader played by hand, tasks |
+//! | `ports.rs` | the time, ports that say what a test wants |
 //! | `waits.rs` | single waits from start to end |
 //! | `contexts.rs` | the drivers: in turn, at once after a failure, late |
 //! | `early.rs` | early wakes |
@@ -10,10 +11,17 @@
 //! | `leaving.rs` | what abandoned flights and a closed watcher leave behind |
 //! | `programs.rs` | random programs against a model |
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not seen to be tests where they are none for loom"
+)]
+
 mod contexts;
 mod early;
 mod late;
 mod leaving;
+mod ports;
 mod programs;
 mod stage;
 mod waits;

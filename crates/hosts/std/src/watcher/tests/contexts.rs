@@ -93,7 +93,9 @@ fn who_waits_for_its_turn_ends_by_its_deadline_and_with_its_token() {
     assert_eq!((timed.driver.queries().len(), trusted.driver.queries().len()), (1, 0), "one last question");
     stage.run(at(4_000));
     assert_eq!((plain.code(), plain.driver.queries().len()), (Some(ErrorCode::Cancelled), 0));
-    crowd.iter().for_each(|task| task.abandon());
+    for task in &crowd {
+        task.abandon();
+    }
     stage.run(at(5_000));
     stage.assert_empty();
 }
@@ -189,7 +191,9 @@ fn one_failure_has_all_of_its_context_asked_at_once_and_no_other() {
         assert!(task.ended().unwrap().0 < at(520), "{:?}", task.ended());
     }
     assert!(asked(&other).is_empty() && asked(&free).is_empty());
-    other.iter().chain(&free).for_each(|task| task.abandon());
+    for task in other.iter().chain(&free) {
+        task.abandon();
+    }
     stage.run(at(900));
     stage.assert_empty();
 }
@@ -209,7 +213,9 @@ fn failures_of_single_flights_ask_the_others_once_a_millisecond() {
     assert!(failing.iter().all(|task| task.code() == Some(ErrorCode::Backend)));
     assert_eq!((stage.count(Ran::Faulted), asked(&healthy).len()), (1, 4));
     assert!(healthy.iter().all(|task| task.ended().is_none()));
-    healthy.iter().for_each(|task| task.abandon());
+    for task in &healthy {
+        task.abandon();
+    }
     stage.run(at(1_000));
     stage.assert_empty();
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use wakeline_core::{CancelToken, Clock, End, Instant, Outcome, PointTable, Residual};
+use wakeline_core::{CancelToken, Clock, End, ErrorCode, Instant, Outcome, PointTable, Residual};
 
 use super::super::flight::{Fly, Seen};
 use super::super::wake_time::Watched;
-use super::stage::{PREDICT, Ran, STRICT, Spec, Stage, Time, at, line, us, word};
+use super::ports::Time;
+use super::stage::{PREDICT, Ran, STRICT, Spec, Stage, at, line, us, word};
 
 /// A wait of which 5 ms are expected, whose task takes 40 us to run.
 fn early(trusted: bool) -> Spec {
@@ -82,6 +83,23 @@ fn a_word_that_is_there_by_the_early_wake_is_late() {
     assert_eq!((report.end, report.elapsed), (End::Done(Outcome::Late), us(4_900)));
     assert_eq!((stage.count(Ran::Rouse), task.wakes().len()), (0, 1));
     stage.assert_empty();
+}
+
+/// Its task watches beyond its deadline, which is its end all the same.
+#[test]
+fn who_is_woken_early_ends_by_its_deadline() {
+    for trusted in [true, false] {
+        for deadline in [4_950, 4_951, 5_000, 5_049] {
+            let (stage, line) = (Stage::new(), line());
+            let task = stage.fly(&Spec { deadline: at(deadline), ..early(trusted).on(&line, 0) });
+            stage.run(at(9_000));
+            let (when, _) = task.ended().unwrap();
+            assert_eq!((task.code(), stage.count(Ran::Rouse)), (Some(ErrorCode::Timeout), 1));
+            assert!(task.wakes().len() == 2 || when < at(deadline + 25), "{:?}", task.wakes());
+            assert!(when >= at(deadline) && when <= at(deadline + 42), "{when:?} for {deadline}, {trusted}");
+            stage.assert_empty();
+        }
+    }
 }
 
 /// The slices and their bound, by the task's own parts.

@@ -1,15 +1,16 @@
 //! A shard whose leader, tasks, device and drivers are all played by one thread, at instants of the test's choice.
 
+use crate::points::Point;
 use alloc::task::Wake as RawWake;
 use core::cell::Cell;
 use core::task::Waker;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant,
-    MemoryDescriptor, Mode, Nanos, Report, Seq, Slot, Status, Wait, WaitPlan,
+    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, ErrorCode, Instant,
+    MemoryDescriptor, Mode, Nanos, Report, Seq, Slot, Wait, WaitPlan,
 };
 
 use super::super::config::WatcherConfig;
@@ -18,7 +19,7 @@ use super::super::home::{Home, Hub};
 use super::super::shard::census::Census;
 use super::super::shard::{Errand, Pace, Shard};
 use super::super::wake_time::Watched;
-use crate::points::Point;
+use super::ports::{Deed, Driver, Port, Time};
 
 pub(super) type Line = Arc<CompletionLine>;
 
@@ -56,124 +57,12 @@ const SPIN_STEP: Nanos = Nanos::from_micros(1);
 /// How often a leader may look again at once while no time passes. A strict wait confirms a thousand times at most.
 const LOOKS_MAX: usize = 5_000;
 
-/// The played time.
-#[derive(Clone, Debug)]
-pub(super) struct Time(Arc<AtomicU64>);
-
-impl Time {
-    /// Never backwards.
-    pub(super) fn pass_to(&self, at: Instant) {
-        self.0.fetch_max(at.as_nanos(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for Time {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-}
-
 /// A clock that goes on by itself, for who watches by it.
 struct Passing(Cell<Instant>);
 
 impl Clock for Passing {
     fn now(&self) -> Instant {
         self.0.replace(self.0.get() + us(10))
-    }
-}
-
-type Deed = Box<dyn FnOnce() + Send>;
-
-/// What the driver knows of a point.
-pub(super) struct Driver {
-    time: Time,
-    done_at: AtomicU64,
-    fails_at: AtomicU64,
-    /// How long a query takes.
-    takes: AtomicU64,
-    /// When it was asked.
-    queries: Mutex<Vec<Instant>>,
-    /// What happens while it is being asked.
-    meanwhile: Mutex<Option<Deed>>,
-    drops: AtomicUsize,
-}
-
-impl Driver {
-    pub(super) fn done_at(&self, at: Instant) {
-        self.done_at.store(at.as_nanos(), Ordering::Relaxed);
-    }
-
-    pub(super) fn fails_at(&self, at: Instant) {
-        self.fails_at.store(at.as_nanos(), Ordering::Relaxed);
-    }
-
-    pub(super) fn takes(&self, time: Nanos) {
-        self.takes.store(time.as_nanos(), Ordering::Relaxed);
-    }
-
-    pub(super) fn meanwhile(&self, deed: impl FnOnce() + Send + 'static) {
-        *self.meanwhile.lock().unwrap() = Some(Box::new(deed));
-    }
-
-    pub(super) fn queries(&self) -> Vec<Instant> {
-        self.queries.lock().unwrap().clone()
-    }
-
-    /// How often its port was let go.
-    pub(super) fn drops(&self) -> usize {
-        self.drops.load(Ordering::Relaxed)
-    }
-
-    fn says(&self) -> Result<Status, Error> {
-        let now = self.time.now().as_nanos();
-        if now >= self.fails_at.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorCode::Backend, [&"played", &"query", &"as the test wants"]));
-        }
-        Ok(if now >= self.done_at.load(Ordering::Relaxed) { Status::Done } else { Status::Pending })
-    }
-}
-
-pub(super) struct Port {
-    driver: Arc<Driver>,
-    word: Option<MemoryDescriptor<Line>>,
-    context: Option<ContextKey>,
-}
-
-impl CompletionPort for Port {
-    type Line = Line;
-
-    fn query(&mut self) -> Result<Status, Error> {
-        let driver = &self.driver;
-        driver.queries.lock().unwrap().push(driver.time.now());
-        driver.time.pass_to(driver.time.now() + Nanos::from_nanos(driver.takes.load(Ordering::Relaxed)));
-        let deed = driver.meanwhile.lock().unwrap().take();
-        if let Some(deed) = deed {
-            deed();
-        }
-        driver.says()
-    }
-
-    /// Its helper is played to come back when it would.
-    fn block(&mut self, _: Option<Instant>) -> Result<Status, Error> {
-        self.driver.says()
-    }
-
-    fn arm(&mut self) -> Result<Arming, Error> {
-        Ok(if self.word.is_some() { Arming::Armed } else { Arming::Unsupported })
-    }
-
-    fn descriptor(&self) -> Option<&MemoryDescriptor<Line>> {
-        self.word.as_ref()
-    }
-
-    fn context(&self) -> Option<ContextKey> {
-        self.context
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        self.driver.drops.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -228,7 +117,6 @@ pub(super) struct Task {
     me: Weak<Task>,
     pub(super) driver: Arc<Driver>,
     pub(super) runs_after: Nanos,
-    pub(super) token: Option<CancelToken>,
     flight: Mutex<Option<Arc<Flight<Port>>>>,
     wakes: Mutex<Vec<Instant>>,
     polled: AtomicBool,
@@ -237,7 +125,7 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn ended(&self) -> Option<Ended> {
-        self.ended.lock().unwrap().clone()
+        *self.ended.lock().unwrap()
     }
 
     /// The outcome, which is there.
@@ -385,7 +273,7 @@ impl Stage {
         let hub = Arc::new(Hub::new(WatcherConfig::default().early_wake(true)));
         let bell = Arc::new(Bell(AtomicBool::new(false)));
         Arc::new(Self {
-            time: Time(Arc::new(AtomicU64::new(START.as_nanos()))),
+            time: Time::new(START),
             shard: Shard::new(Waker::from(Arc::clone(&bell)), START, SPIN, NAP),
             home: Home::new(hub),
             bell,
@@ -425,28 +313,19 @@ impl Stage {
 
     /// Polls a wait for the first time, as the future does.
     pub(super) fn fly(self: &Arc<Self>, spec: &Spec) -> Arc<Task> {
-        let driver = Arc::new(Driver {
-            time: self.time.clone(),
-            done_at: AtomicU64::new(spec.done_at.as_nanos()),
-            fails_at: AtomicU64::new(spec.fails_at.as_nanos()),
-            takes: AtomicU64::new(1_000),
-            queries: Mutex::default(),
-            meanwhile: Mutex::default(),
-            drops: AtomicUsize::new(0),
-        });
+        let driver = Arc::new(Driver::new(&self.time, spec.done_at, spec.fails_at));
         let task = Arc::new_cyclic(|me| Task {
             stage: Arc::downgrade(self),
             me: Weak::clone(me),
             driver: Arc::clone(&driver),
             runs_after: spec.runs_after,
-            token: spec.cancel.clone(),
             flight: Mutex::default(),
             wakes: Mutex::default(),
             polled: AtomicBool::new(false),
             ended: Mutex::default(),
         });
         let plan: WaitPlan = spec.plan.parse().unwrap();
-        let mut port = Port { driver, word: spec.word.clone(), context: spec.context.map(ContextKey::new) };
+        let mut port = Port::new(driver, spec.word.clone(), spec.context.map(ContextKey::new));
         let arming = match plan.mode() {
             Mode::Flag { .. } => port.arm().unwrap(),
             Mode::Block | Mode::Poll => Arming::Unsupported,
@@ -536,9 +415,7 @@ impl Stage {
     fn block(self: &Arc<Self>, fly: Arc<dyn Fly>) {
         let task = self.tasks.lock().unwrap().iter().find(|task| task.is_of(&fly)).cloned();
         let Some(task) = task else { return };
-        let done_at = task.driver.done_at.load(Ordering::Relaxed);
-        let fails_at = task.driver.fails_at.load(Ordering::Relaxed);
-        let until = fly.deadline().min(Instant::from_nanos(done_at.min(fails_at)));
+        let until = fly.deadline().min(task.driver.answers_at());
         if until == Instant::MAX {
             return;
         }

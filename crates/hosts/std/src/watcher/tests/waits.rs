@@ -163,3 +163,20 @@ fn a_token_ends_it_at_once_where_it_rings_and_within_a_millisecond_elsewhere() {
         stage.assert_empty();
     }
 }
+
+/// The ring is answered before the flight has come in: it is looked at as it does.
+#[test]
+fn a_token_that_rings_before_its_flight_is_there_ends_it_all_the_same() {
+    let (stage, line) = (Stage::new(), line());
+    let watched = stage.fly(&Spec::new(TRUST).on(&line, 0));
+    stage.run(at(10));
+    let token = stage.ringing_token();
+    let spec = Spec::new("flag:park_us=50,backstop_us=1000000");
+    let task = stage.fly(&Spec { cancel: Some(token.clone()), ..spec }.on(&line, 1));
+    token.cancel();
+    stage.run(at(20));
+    assert_eq!((task.code(), task.wakes().len()), (Some(ErrorCode::Cancelled), 1));
+    watched.abandon();
+    stage.run(at(30));
+    stage.assert_empty();
+}
