@@ -6,7 +6,7 @@
 //! | `config.rs` | how it is set up |
 //! | `future.rs` | the futures that are awaited |
 //! | `flight.rs` | what stands behind a future: the wait machine, its port, its outcome |
-//! | `shard.rs` | the flights of one thread, and every decision about them; knows no thread |
+//! | `shard.rs`, `shard/follow.rs` | the flights of one thread, and every decision about them; knows no thread |
 //! | `lines.rs` | the words that are watched, line by line |
 //! | `wheel.rs` | the times, in a timing wheel |
 //! | `contexts.rs` | how often the flights of one device ask its driver |
