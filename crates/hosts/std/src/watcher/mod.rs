@@ -89,6 +89,8 @@ use home::{Home, Hub};
 /// what waits cannot end without, a context is asked [`BACKSTOP_QUERIES_PER_MS_MAX`] times a millisecond: with more flights than that in
 /// one context a lost store is found after as many more backstops.
 ///
+/// A deadline is met but for one last question to the driver: where many flights have the same, within a millisecond.
+///
 /// Dropping it has its threads end without waiting for them; [`close`](Self::close) waits. Whatever is pending then, or comes later, ends with
 /// [`ErrorCode::WatcherClosed`].
 pub struct Watcher {
