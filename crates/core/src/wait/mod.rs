@@ -426,7 +426,12 @@ impl Wait {
             State::Blocking => (Outcome::Blocked, None),
             State::Asking => (Outcome::Immediate, Some(Residual::Exact(Nanos::ZERO))),
             State::Sleeping | State::Landing => (Outcome::Late, Some(self.censored(elapsed))),
-            State::Polling | State::Confirming => (Outcome::Parked, Some(Residual::Exact(elapsed))),
+            // The work was done when its word was there; the driver only said so later, where others were asked first say.
+            State::Confirming => {
+                let seen = self.seen.map_or(elapsed, |seen| seen.since(self.started));
+                (Outcome::Parked, Some(Residual::Exact(seen)))
+            }
+            State::Polling => (Outcome::Parked, Some(Residual::Exact(elapsed))),
             _ => (Outcome::Parked, Some(Residual::AtLeast(self.pending.since(self.started)))),
         };
         self.finish(now, End::Done(outcome), residual)

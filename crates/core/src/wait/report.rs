@@ -37,7 +37,8 @@ pub enum End {
     StoreLost,
 }
 
-/// What is known of a point's residual: the time from the start of its wait to its completion.
+/// What is known of a point's residual: the time from the start of its wait to its completion, for which a word that the driver then
+/// confirms counts when it was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Residual {
     /// Watched as it happened.

@@ -94,7 +94,7 @@ fn flag_parks_in_slices_and_asks_at_every_backstop() {
     ];
     let report = script(Wait::new(&flag("")), A::Query, &steps);
     assert_eq!((report.end, report.parks, report.queries), (End::Done(Outcome::Parked), 4, 4));
-    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(452))));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(450))), "when the word was seen");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_watched_wait_asks_nobody_before_its_word() {
     ];
     let report = script(Wait::new(&flag("")).watched(Arming::Armed), A::Park { until: us(400) }, &steps);
     assert_eq!((report.end, report.queries, report.parks), (End::Done(Outcome::Parked), 2, 2));
-    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(302))));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(300))));
     let trusted = Wait::new(&flag("+trust")).watched(Arming::Armed);
     let report = script(trusted, A::Park { until: us(400) }, &[(300, O::Reached, None)]);
     assert_eq!((report.end, report.queries), (End::Done(Outcome::Trusted), 0));
@@ -362,7 +362,7 @@ fn a_watched_sleep_lands_by_a_look_at_the_word_alone() {
     ];
     let report = script(wait(), first, &steps);
     assert_eq!((report.end, report.queries), (End::Done(Outcome::Parked), 1));
-    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(906))));
+    assert_eq!(report.residual, Some(Residual::Exact(Nanos::from_micros(905))));
     // It is: the driver is, and it was late.
     let steps = [(855, O::Woke, park(855)), (855, O::Reached, Some(A::Query)), (856, DONE, None)];
     let report = script(wait(), first, &steps);
