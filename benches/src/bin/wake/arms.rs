@@ -69,7 +69,7 @@ fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> 
 
 /// How long before the predicted end the watcher's thread watches: it covers what its sleeps end late. A task that is woken early comes
 /// at that time or so, and has to be there before the end only.
-const MARGIN_US: u32 = 40;
+const MARGIN_US: u32 = 100;
 const EARLY_MARGIN_US: u32 = 25;
 
 /// Waits so often by the watcher, on whatever runs this future.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use wakeline::sim::{RealTime, SimDevice};
-use wakeline::{Clock, Error, Instant, Nanos, Timer, WaitPlan};
+use wakeline::{Clock, Error, Instant, Nanos, Outcome, Report, Timer, WaitPlan};
 use wakeline_benches::{Quantiles, Tail};
 use wakeline_std::{Point, StdClock, StdIdle, WatcherHandle};
 
@@ -38,7 +38,7 @@ pub(crate) struct Tasks {
     pub(crate) clock: StdClock,
     pub(crate) device: Device,
     pub(crate) handle: WatcherHandle,
-    /// One point for all: they are of one kind.
+    /// One for all flights that are spread. Those that end at once have one each: they are late together, by the same timer.
     pub(crate) point: Point,
     pub(crate) plan: WaitPlan,
     pub(crate) begin: Begin,
@@ -52,6 +52,8 @@ pub(crate) struct Tasks {
 pub(crate) struct Told {
     tail: Tail,
     sum_ns: u64,
+    /// How many had ended when their sleep did.
+    overslept: u64,
 }
 
 /// What [`Told`] tells.
@@ -63,9 +65,15 @@ pub(crate) struct Late {
 }
 
 impl Told {
-    fn record(&mut self, late: Nanos) {
+    fn record(&mut self, report: &Report, late: Nanos) {
+        self.overslept += u64::from(report.outcome() == Some(Outcome::Late));
         self.tail.record(late.as_nanos());
         self.sum_ns += late.as_nanos();
+    }
+
+    /// How many waits slept too long, in percent.
+    pub(crate) fn overslept_percent(&self) -> f64 {
+        100.0 * real(self.overslept) / real(self.tail.quantiles().count.max(1))
     }
 
     pub(crate) fn late(&self) -> Late {
@@ -79,7 +87,7 @@ type Task<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 impl Tasks {
     /// Runs them on this thread until all have stopped.
     pub(crate) fn run(&self) -> Result<Told, Error> {
-        let told = RefCell::new(Told { tail: Tail::new(), sum_ns: 0 });
+        let told = RefCell::new(Told { tail: Tail::new(), sum_ns: 0, overslept: 0 });
         let mut tasks: Vec<Task<'_>> = match self.begin {
             Begin::AtOnce => vec![Box::pin(self.at_once(&told))],
             Begin::Spread { late_us } => {
@@ -103,8 +111,8 @@ impl Tasks {
         while !self.stopped() {
             let end = self.clock.now() + FLIGHT;
             stream.launch_until(end)?;
-            self.handle.wait(stream.point(), &self.plan, &point).late_us(late_us).await?;
-            told.borrow_mut().record(self.clock.now().since(end));
+            let report = self.handle.wait(stream.point(), &self.plan, &point).late_us(late_us).await?;
+            told.borrow_mut().record(&report, self.clock.now().since(end));
         }
         Ok(())
     }
@@ -112,15 +120,16 @@ impl Tasks {
     /// All flights, again and again.
     async fn at_once(&self, told: &RefCell<Told>) -> Result<(), Error> {
         let streams = (0..FLIGHTS).map(|_| self.device.stream()).collect::<Result<Vec<_>, _>>()?;
+        let points: Vec<Point> = (0..FLIGHTS).map(|n| Point::new(&n.to_string())).collect();
         while !self.stopped() {
             let end = self.clock.now() + FLIGHT;
             let mut waits = Vec::with_capacity(streams.len());
-            for stream in &streams {
+            for (stream, point) in streams.iter().zip(&points) {
                 stream.launch_until(end)?;
-                let wait = self.handle.wait(stream.point(), &self.plan, &self.point);
+                let wait = self.handle.wait(stream.point(), &self.plan, point);
                 waits.push(Box::pin(async {
-                    wait.await?;
-                    told.borrow_mut().record(self.clock.now().since(end));
+                    let report = wait.await?;
+                    told.borrow_mut().record(&report, self.clock.now().since(end));
                     Ok(())
                 }));
             }
