@@ -51,7 +51,7 @@ impl CancelToken {
         self.inner.bell.as_ref()
     }
 
-    /// Cancels; there is no way back.
+    /// Cancels; there is no way back. Wakes the bell of a [`ringing`](Self::ringing) token, at each call.
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::Release);
         if let Some(bell) = self.bell() {

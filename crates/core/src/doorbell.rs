@@ -38,7 +38,7 @@ impl Doorbell {
         Self { wakes_at: AtomicU64::new(AWAKE), bell }
     }
 
-    /// To be called after work was put where the sleeper looks: wakes it unless it is awake or wakes by itself before `due`.
+    /// To be called after work was put where the sleeper looks: wakes it unless it is awake or wakes by itself by `due`.
     /// [`Instant::ORIGIN`] is "at once".
     #[inline]
     pub fn ring(&self, due: Instant) {
@@ -48,8 +48,9 @@ impl Doorbell {
         }
     }
 
-    /// Runs `sleep`, which ends by itself at `until`, unless there is something to do: `nothing_to_do` is the last look. Rings from
-    /// before that look on wake it. `None` where it did not sleep.
+    /// Runs `sleep`, which ends by itself at `until`, unless there is something to do: `nothing_to_do` is the last look. From before
+    /// that look on, a [`ring`](Self::ring) for something due before `until` wakes the bell, which `sleep` MUST NOT sleep through: as an
+    /// [`Idle::idle`](crate::Idle::idle) does not. One thread at a time. `None` where it did not sleep.
     pub fn sleep<T>(
         &self,
         until: Instant,

@@ -22,8 +22,9 @@ use crate::wait::{Action, Observation, Report, Wait};
 ///
 /// # Errors
 ///
-/// - [`ErrorCode::Timeout`] when the wait's deadline came first, [`ErrorCode::Cancelled`] when `cancel` did.
-/// - [`ErrorCode::StoreLost`] when a trusted word was not stored though the driver says done.
+/// - [`ErrorCode::Timeout`](crate::ErrorCode::Timeout) when the wait's deadline came first,
+///   [`ErrorCode::Cancelled`](crate::ErrorCode::Cancelled) when `cancel` did.
+/// - [`ErrorCode::StoreLost`](crate::ErrorCode::StoreLost) when a trusted word was not stored though the driver says done.
 /// - Whatever a failed call of `port` returned, the device's fault say.
 ///
 /// ```

@@ -58,7 +58,7 @@ impl ContextKey {
         Self(number)
     }
 
-    /// The address of `context`, which lives as long as the context does.
+    /// The address of `context`, which lives as long as the context does, stays where it is and is not of size 0.
     pub fn of<T>(context: &T) -> Self {
         Self(core::ptr::from_ref(context).addr() as u64)
     }

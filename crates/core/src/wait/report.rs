@@ -106,7 +106,8 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Timeout`], [`ErrorCode::Cancelled`], [`ErrorCode::StoreLost`], or `fault` for a wait that failed.
+    /// [`ErrorCode::Timeout`], [`ErrorCode::Cancelled`], [`ErrorCode::StoreLost`], or `fault` for a wait that failed: a timeout
+    /// where no `fault` is handed in.
     pub fn into_result<L: LineRef>(
         self,
         point: Option<&MemoryDescriptor<L>>,

@@ -7,6 +7,8 @@
 //! | [`StdIdle`] | [`Idle`](wakeline_core::Idle) | put this thread to sleep until a moment or a ring; [`block_on`] |
 //! | [`StdPark`] | [`Park`](wakeline_core::Park) | watch words from this thread: in hardware or spinning, then by naps |
 //! | [`Bell`], [`ParkIdle`] | | what other hosts that sleep on something of their own share with these |
+//! | [`Watcher`], [`WatcherHandle`] | [`Clock`](wakeline_core::Clock), [`Timer`](wakeline_core::Timer), [`Watch`](wakeline_core::Watch) | threads that watch the words of all runtimes |
+//! | [`WordSet`] | | the armed words of a thread that watches many |
 //! | [`DeviceThread`] | drives a [`Turn`](wakeline_core::Turn) | run a simulated device in real time |
 //! | [`Points`], [`Point`] | | what waits of a name did, shared by threads: predictions, counts, [`Snapshot`]s |
 //! | [`TimerSlack`], [`Oversleep`], [`SleepMargin`], [`TscRate`], [`usage`] | | what a thread's timers, counter and clocks are worth here |
@@ -14,8 +16,10 @@
 //! Linux is the first system: everything has absolute high-resolution timers there. Elsewhere the same
 //! types stand on `std` alone, sleep as exactly as `std` does, and say `None` where there is nothing to read.
 //!
-//! Invariants: no static (but for those of `tracing`, where that feature is on), no environment, no driver call. The only thread made is that of [`DeviceThread`],
-//! which joins it. Timer slack is set on that thread, and on another only by an explicit call.
+//! Invariants: no static (but for those of `tracing`, where that feature is on), no environment, no driver call but those of a
+//! [`Watcher`], through the ports that it is handed. The only threads made are that of [`DeviceThread`], which joins it, and those
+//! of a [`Watcher`], whose [`close`](Watcher::close) waits for them. Timer slack is set on these threads, and on others only by an
+//! explicit call.
 
 extern crate alloc;
 

@@ -3,7 +3,7 @@
 use wakeline_core::Nanos;
 
 /// How early to end a sleep, learned from the oversleep by length of sleep: a virtual processor that slept longer
-/// wakes later.
+/// wakes later. Lengths count as equal within a factor of two, from 1 us to 8 s. Allocates nothing.
 ///
 /// ```
 /// use wakeline_core::Nanos;
@@ -51,7 +51,7 @@ impl SleepMargin {
     /// Learns that a sleep of `length` ended late by `late`.
     ///
     /// Follows a high quantile: up by half of what was lacking, down by a sixteenth of what was too much. In
-    /// balance about one sleep of nine ends too late, by little.
+    /// balance about one sleep of nine ends too late, by little. One made [`at_median`](Self::at_median) goes down by half as well.
     pub fn observe(&mut self, length: Nanos, late: Nanos) {
         let margin = &mut self.ns[Self::bucket(length)];
         let late = late.as_nanos().min(self.ns_max);

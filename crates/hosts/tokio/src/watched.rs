@@ -19,7 +19,7 @@ use wakeline_std::{Point, Watcher, WatcherHandle, WatcherWait};
 /// exact to microseconds where tokio's rounds up to a millisecond. A runtime that is dropped drops its waits, which ends
 /// the waiting only.
 ///
-/// It is a [`WatcherHandle`] but for [`yield_now`](Timer::yield_now), which lets the runtime look at its events too, and
+/// As a host it is a [`WatcherHandle`] but for [`yield_now`](Timer::yield_now), which lets the runtime look at its events too, and
 /// works in and out of a runtime.
 ///
 /// ```

@@ -97,7 +97,8 @@ impl WatcherConfig {
     }
 
     /// With at most so many helper threads, each of which makes one `block` wait at a time, or stands in for a thread that is held up in a
-    /// driver call. They are made when they are needed.
+    /// driver call. They are made when they are needed, and stay until the watcher closes. With none a `block` wait is a
+    /// [`HelpersBusy`](ErrorCode::HelpersBusy).
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl WatcherConfig {
     }
 
     /// With `hook` run by each thread of the watcher when it starts, with the thread's name: the place to set its affinity or
-    /// its priority. One that panics is told as a waker that does, and its thread goes on.
+    /// its priority. One that panics is told by an event, with the feature `tracing`, and its thread goes on.
     #[must_use]
     pub fn on_thread_start(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { thread_start: Some(Arc::new(hook)), ..self }

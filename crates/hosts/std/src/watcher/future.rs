@@ -35,6 +35,7 @@ pub const LATE_US_MAX: u64 = 1_000_000;
 /// - [`ErrorCode::Timeout`], [`Cancelled`](ErrorCode::Cancelled), [`StoreLost`](ErrorCode::StoreLost), or what a driver call returned,
 ///   as [`drive`](wakeline_core::drive).
 /// - [`ErrorCode::WatcherFull`], [`WatcherClosed`](ErrorCode::WatcherClosed); for a `block` plan [`HelpersBusy`](ErrorCode::HelpersBusy).
+/// - [`ErrorCode::Backend`] also when a driver call panicked, or the system refuses a helper's thread.
 /// - [`ErrorCode::PolledAfterEnd`] when it is polled again after it was ready.
 #[must_use = "it waits when it is awaited"]
 pub struct WatcherWait<P>
@@ -89,7 +90,8 @@ where
         self
     }
 
-    /// Ends at this moment of [`StdClock`](crate::StdClock), done or not. Changes nothing once it was polled, as all of these.
+    /// Ends at this moment of [`StdClock`](crate::StdClock), done or not; [`Instant::MAX`], as without it, is no deadline. Changes
+    /// nothing once it was polled, as all of these.
     ///
     /// A `block` plan ends by it too: the driver's own wait is on a helper thread, which may be held up for longer.
     pub fn deadline(self, at: Instant) -> Self {
@@ -105,7 +107,7 @@ where
 
     /// May be told up to `us` microseconds late: its wake-up is then shared with those of others whose times overlap, its word is not
     /// watched closely, and its task is not woken early. Thousands of completions a second cost the watcher at most one wake-up each
-    /// `us` so. At most [`LATE_US_MAX`].
+    /// `us` so. More than [`LATE_US_MAX`] counts as that. Without, it is told at once.
     pub fn late_us(self, us: u64) -> Self {
         self.with(|options| options.late = Nanos::from_micros(us.min(LATE_US_MAX)))
     }

@@ -57,9 +57,19 @@ macro_rules! stats {
                 $(self.$name += counters.$name.get();)*
             }
 
-            /// Each number with its name and what it means, for a metrics page.
+            /// Each number with its name and what it means, for a metrics page: each is a counter, named `watcher_..`.
+            ///
+            /// ```
+            /// use wakeline_std::{Metric, Points, Watcher};
+            /// let (watcher, points) = (Watcher::new()?, Points::new(8)?);
+            /// let mut snapshot = points.snapshot();
+            /// let counters = watcher.stats().list().into_iter();
+            /// snapshot.metrics.extend(counters.map(|(name, help, value)| Metric::counter(name, help, value)));
+            /// assert!(snapshot.prometheus().contains("\nwakeline_watcher_queries_total 0\n"));
+            /// # Ok::<(), wakeline_core::Error>(())
+            /// ```
             pub fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
-                vec![$((stringify!($name), $text, self.$name),)*]
+                vec![$((concat!("watcher_", stringify!($name)), $text, self.$name),)*]
             }
         }
     };
