@@ -109,7 +109,7 @@ impl Ladder for ExecutorKind {
         match (lacks_ring, lacks_wait) {
             (false, false) if self == Self::Naive || caps.contains(HostCaps::WORD_WAIT) => Ok(Vec::new()),
             (false, false) => {
-                let why = "the processor has none or hides it";
+                let why = "none was found or asked for";
                 Ok(vec![Error::new(ErrorCode::ParkFallback, [&why, &"a bounded spin and naps"])])
             }
             (true, false) => Err("no io_uring".into()),
