@@ -32,7 +32,7 @@ use super::flight::{Fly, NOWHERE, Next, Seen};
 use super::lines::Lines;
 use super::panics;
 use super::stats::Counters;
-use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Lock, MutexGuard, Ordering, Queue, fence};
+use super::sync::{AtomicBool, AtomicU64, Lock, MutexGuard, Ordering, Queue, fence};
 use super::wheel::Wheel;
 
 /// How many arrivals one turn takes at most, so that words are looked at in between.
@@ -40,9 +40,6 @@ const ARRIVALS_PER_TURN_MAX: usize = 1_024;
 
 /// While words are watched, what has come in is looked at in one of so many turns, each of which takes 0.1 us or so.
 const TURNS_PER_LOOK: u32 = 4;
-
-/// How many abandoned flights may be left to the next turn before one is asked for.
-const GONE_MAX: usize = 1_024;
 
 pub(super) struct Shard {
     inbox: Queue<Notice>,
@@ -52,7 +49,6 @@ pub(super) struct Shard {
     closed: AtomicBool,
     /// A token that rings was cancelled.
     tokens: AtomicBool,
-    gone: CachePadded<AtomicUsize>,
     core: CachePadded<Lock<Core>>,
     /// Since when the leader has been in code that is not ours; zero while it is not. Changed from a time by [`Shard::lead_from`] alone.
     pub(super) away_since: CachePadded<AtomicU64>,
@@ -188,7 +184,6 @@ impl Shard {
             door: CachePadded::new(Doorbell::new(bell)),
             closed: AtomicBool::new(false),
             tokens: AtomicBool::new(false),
-            gone: CachePadded::new(AtomicUsize::new(0)),
             core: CachePadded::new(Lock::new(core)),
             away_since: CachePadded::new(AtomicU64::new(0)),
             counters: CachePadded::default(),
@@ -205,15 +200,14 @@ impl Shard {
         }
     }
 
-    /// Lets an abandoned flight go, with the next turn.
+    /// Lets an abandoned flight go.
     pub(super) fn gone(&self, fly: Arc<dyn Fly>) {
         if self.closed.load(Ordering::Relaxed) {
             return panics::let_go(fly);
         }
         self.inbox.push(Notice::Gone(fly));
-        let many = self.gone.fetch_add(1, Ordering::Relaxed) >= GONE_MAX;
-        // Without a ring it is let go when the shard is next awake.
-        self.door.ring(if many { Instant::ORIGIN } else { Instant::MAX });
+        // At once: whoever made its line may want to free that.
+        self.door.ring(Instant::ORIGIN);
         if self.closed.load(Ordering::Relaxed) {
             self.refuse();
         }
@@ -323,7 +317,6 @@ impl Core {
                     self.follow(shard, number, now, next);
                 }
                 Some(Notice::Gone(fly)) => {
-                    shard.gone.fetch_sub(1, Ordering::Relaxed);
                     let number = fly.tag().number.load(Ordering::Relaxed);
                     if self.is(number, &fly) {
                         self.leave(shard, number);

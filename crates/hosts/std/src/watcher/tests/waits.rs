@@ -30,7 +30,8 @@ fn a_strict_wait_whose_driver_lags_behind_its_word_asks_on() {
     let report = task.report();
     assert_eq!(
         (report.end, report.residual),
-        (End::Done(Outcome::Parked), Some(Residual::Exact(report.elapsed)))
+        (End::Done(Outcome::Parked), Some(Residual::Exact(us(100)))),
+        "when its word was seen"
     );
     assert_eq!((report.elapsed, report.queries), (us(117), 17));
     stage.assert_empty();
@@ -135,7 +136,7 @@ fn a_predicted_sleep_watches_nothing_and_lands_a_margin_before() {
     stage.run(at(9_000));
     let report = task.report();
     assert_eq!((report.elapsed, report.queries, report.sleeps), (us(5_001), 1, 1));
-    assert_eq!(report.residual, Some(Residual::Exact(us(5_001))));
+    assert_eq!(report.residual, Some(Residual::Exact(us(5_000))));
     assert!(stage.naps.lock().unwrap().is_empty(), "it spins by then");
     stage.assert_empty();
 }
