@@ -3,15 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use wakeline_core::{
     Clock, CompletionLine, Instant, MemoryDescriptor, Nanos, Park, Seq, Slot, WaitPlan, Wake,
 };
 use wakeline_sim::SimConfig;
 use wakeline_std::{Point, StdClock, Watcher, WatcherConfig, block_on};
-use wakeline_tests::watching::{Stage, within};
+use wakeline_tests::watching::{Stage, eventually, within};
 
 /// Looks until the time is up, as a monitor that wakes at every store would; counts its parks, and whether one lasted long.
 #[derive(Clone, Default)]
@@ -43,7 +46,7 @@ const PLAN: &str = "flag:park_us=50,backstop_us=20000";
 
 #[test]
 fn words_of_one_line_are_parked_on_in_hardware_and_new_waits_are_taken_in_meanwhile() {
-    within(std::time::Duration::from_secs(20), || {
+    within(Duration::from_secs(20), || {
         let park = Played::default();
         let watcher = Watcher::with(WatcherConfig::default().word_wait(park.clone())).unwrap();
         let stage = Stage::new(SimConfig::default()).unwrap();
@@ -53,10 +56,8 @@ fn words_of_one_line_are_parked_on_in_hardware_and_new_waits_are_taken_in_meanwh
         let short = watcher.wait(stage.work(Nanos::from_millis(3)).unwrap(), &plan, &Point::new("short"));
         block_on(async {
             let mut long = std::pin::pin!(long);
-            assert!(
-                std::future::poll_fn(|cx| std::task::Poll::Ready(long.as_mut().poll(cx))).await.is_pending()
-            );
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            assert!(std::future::poll_fn(|cx| Poll::Ready(long.as_mut().poll(cx))).await.is_pending());
+            std::thread::sleep(Duration::from_millis(1));
             short.await.unwrap();
             long.await.unwrap();
         });
@@ -69,28 +70,28 @@ fn words_of_one_line_are_parked_on_in_hardware_and_new_waits_are_taken_in_meanwh
 
 #[test]
 fn words_of_several_lines_are_looked_at_instead() {
-    within(std::time::Duration::from_secs(20), || {
+    within(Duration::from_secs(20), || {
         let park = Played::default();
         let watcher = Watcher::with(WatcherConfig::default().word_wait(park.clone())).unwrap();
         let lines: Vec<_> = (0..2).map(|_| Arc::new(CompletionLine::new())).collect();
         let word =
             |line: &Arc<CompletionLine>| MemoryDescriptor::new(Arc::clone(line), Slot::ALL[5], Seq::new(1));
         let handle = watcher.handle();
-        let until = handle.now() + Nanos::from_millis(3);
-        let (one, other) = (handle.word(word(&lines[0]), until), handle.word(word(&lines[1]), until));
-        block_on(async {
-            let mut both = [Box::pin(one), Box::pin(other)];
-            std::future::poll_fn(|cx| {
-                let ready = both.each_mut().map(|wait| wait.as_mut().poll(cx).is_ready());
-                if ready == [true; 2] { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-            })
-            .await;
-        });
-        let (parks, naps) = (watcher.stats().parks, watcher.stats().naps);
-        assert!(
-            naps > 0 && parks <= 40,
-            "{parks} parks: only before the second line came or after the first went"
-        );
+        let until = handle.now() + Nanos::from_millis(400);
+        let (mut one, mut other) = (handle.word(word(&lines[0]), until), handle.word(word(&lines[1]), until));
+        block_on(std::future::poll_fn(|cx| {
+            assert!(Pin::new(&mut one).poll(cx).is_pending() && Pin::new(&mut other).poll(cx).is_pending());
+            Poll::Ready(())
+        }));
+        // By then both have been taken in, and what was parked on the first of them has come back.
+        assert!(eventually(Duration::from_secs(10), || watcher.stats().arrivals == 2));
+        std::thread::sleep(Duration::from_millis(20));
+        let before = watcher.stats();
+        std::thread::sleep(Duration::from_millis(20));
+        let after = watcher.stats();
+        assert_eq!((after.parks, after.ends), (before.parks, before.ends), "a monitor covers one line");
+        assert!(after.naps > before.naps);
+        block_on(async { (one.await, other.await) });
         watcher.close(Watcher::CLOSE).unwrap();
     });
 }
