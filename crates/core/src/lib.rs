@@ -56,6 +56,7 @@ mod sync;
 mod table;
 mod time;
 mod wait;
+mod yielding;
 
 pub use cancel::CancelToken;
 pub use clock::ManualClock;
@@ -80,3 +81,4 @@ pub use wait::{
     Action, CANCEL_NS_MAX, CONFIRM_NS_MAX, CONFIRM_QUERIES_MAX, End, LOST_QUERIES, Observation, Outcome,
     Report, Residual, Wait,
 };
+pub use yielding::yield_once;

@@ -9,6 +9,7 @@ use super::timers::Timers;
 use crate::line::{CompletionLine, LineRef, MemoryDescriptor};
 use crate::port::{Clock, CompletionPort, Park, Timer, Wake, Watch};
 use crate::time::Instant;
+use crate::yielding::yield_once;
 
 /// How many words are looked at between two polls; before the thread goes idle all are.
 pub const SCAN_WORDS_MAX: usize = 64;
@@ -266,14 +267,7 @@ impl<C: Clock, L: LineRef> Timer for Reactor<C, L> {
     }
 
     fn yield_now(&self) -> impl Future<Output = ()> {
-        let mut yielded = false;
-        core::future::poll_fn(move |context| {
-            if core::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
+        yield_once()
     }
 }
 

@@ -42,12 +42,11 @@ pub use stats::WatcherStats;
 pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
 
 use core::fmt;
-use core::task::{Context, Poll};
 use std::sync::Arc;
 
 use wakeline_core::{
     CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, LineRef, MemoryDescriptor,
-    Nanos, Timer, WaitPlan, Wake, Watch,
+    Nanos, Timer, WaitPlan, Wake, Watch, yield_once,
 };
 
 use crate::clock::StdClock;
@@ -266,14 +265,7 @@ impl Timer for WatcherHandle {
     }
 
     fn yield_now(&self) -> impl Future<Output = ()> {
-        let mut yielded = false;
-        core::future::poll_fn(move |context: &mut Context<'_>| {
-            if core::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
+        yield_once()
     }
 }
 
