@@ -74,7 +74,7 @@ pub use plan::{
 };
 pub use port::{Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Timer, Turn, Wake, Watch};
 pub use seq::Seq;
-pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting};
+pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting, within};
 pub use table::{POINTS_MAX, PointTable};
 pub use time::{Instant, Nanos};
 pub use wait::{

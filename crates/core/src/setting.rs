@@ -105,6 +105,30 @@ pub fn parse_value<T: FromStr<Err = Error>>(name: &str, value: &str) -> Result<T
     })
 }
 
+/// Takes a limit from `least` to `most`, both included.
+///
+/// ```
+/// use wakeline_core::within;
+/// assert_eq!(within("shards", 2, 1, 64)?, 2);
+/// assert_eq!(within("shards", 65, 1, 64).unwrap_err().args(), ["shards", "65", "1", "64"]);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorCode::InvalidLimit`], which names the limit and its range.
+pub fn within<V: Copy + fmt::Display + PartialOrd>(
+    name: &str,
+    value: V,
+    least: V,
+    most: V,
+) -> Result<V, Error> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::new(ErrorCode::InvalidLimit, [&name, &value, &least, &most]))
+}
+
 /// The error of a setting whose value is wrong for a reason of the caller's. The value is shown cut after 200
 /// characters.
 pub fn invalid_setting(name: &str, value: &str, message: impl fmt::Display) -> Error {

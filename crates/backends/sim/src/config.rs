@@ -1,8 +1,7 @@
 //! How a simulated device is set up.
 
-use wakeline_core::{Error, Seq};
+use wakeline_core::{Error, Seq, within};
 
-use crate::error::within;
 use crate::fault::Faults;
 
 /// The most that a call may be made to cost: ten seconds.

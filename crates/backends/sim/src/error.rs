@@ -11,16 +11,3 @@ pub(crate) const BACKEND: &str = "sim";
 pub(crate) fn failed(call: &str, status: &dyn Display) -> Error {
     Error::new(ErrorCode::Backend, [&BACKEND, &call, status])
 }
-
-/// Refuses a configured value outside of its range.
-pub(crate) fn within<V: Copy + Display + PartialOrd>(
-    what: &str,
-    value: V,
-    min: V,
-    max: V,
-) -> Result<(), Error> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::new(ErrorCode::InvalidLimit, [&what, &value, &min, &max]))
-}

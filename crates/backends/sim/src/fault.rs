@@ -1,9 +1,8 @@
 //! The faults that a device can be given: what goes wrong, how often, by how much.
 
-use wakeline_core::{Error, Instant};
+use wakeline_core::{Error, Instant, within};
 
 use crate::dice::{Dice, Draw, HOST, PPM_MAX};
-use crate::error::within;
 
 /// The longest delay a fault may have: one hour.
 pub const FAULT_NS_MAX: u64 = 3_600_000_000_000;
@@ -41,7 +40,7 @@ impl Chance {
     fn check(self, what: &str) -> Result<(), Error> {
         within(&alloc::format!("{what}.ppm"), self.ppm, 0, PPM_MAX)?;
         within(&alloc::format!("{what}.ns_max"), self.ns_max, 0, FAULT_NS_MAX)?;
-        within(&alloc::format!("{what}.ns_min"), self.ns_min, 0, self.ns_max)
+        within(&alloc::format!("{what}.ns_min"), self.ns_min, 0, self.ns_max).map(drop)
     }
 }
 
@@ -176,7 +175,7 @@ impl Faults {
             chance.check(what)?;
         }
         within("faults.fault_lag_ns", self.fault_lag_ns, 0, FAULT_NS_MAX)?;
-        within("faults.fault_at_call", self.fault_at_call.unwrap_or(1), 1, u64::MAX)
+        within("faults.fault_at_call", self.fault_at_call.unwrap_or(1), 1, u64::MAX).map(drop)
     }
 }
 

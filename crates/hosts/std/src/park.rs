@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::hint::spin_loop;
 
-use wakeline_core::{CompletionLine, Error, ErrorCode, Idle, Instant, Nanos, Park, Wake};
+use wakeline_core::{CompletionLine, Error, ErrorCode, Idle, Instant, Nanos, Park, Wake, within};
 
 use crate::idle::StdIdle;
 
@@ -114,13 +114,6 @@ impl fmt::Display for ParkPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "spinning for at most {} us, then naps of {} us", self.spin_us_max, self.nap_us)
     }
-}
-
-fn within(name: &str, value: u32, least: u32, most: u32) -> Result<u32, Error> {
-    if (least..=most).contains(&value) {
-        return Ok(value);
-    }
-    Err(Error::new(ErrorCode::InvalidLimit, [&name, &value, &least, &most]))
 }
 
 /// The hardware park of a [`StdPark`] that was given none. Has no values.

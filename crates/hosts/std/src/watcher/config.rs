@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use wakeline_core::{CompletionLine, Error, ErrorCode, Instant, Park};
+use wakeline_core::{CompletionLine, Error, Instant, Park, within};
 
 use crate::clock::StdClock;
 use crate::park::ParkPolicy;
@@ -82,27 +82,27 @@ impl WatcherConfig {
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidLimit`] unless it is from 1 to [`SHARDS_MAX`](Self::SHARDS_MAX).
+    /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) unless it is from 1 to [`SHARDS_MAX`](Self::SHARDS_MAX).
     pub fn shards(self, shards: usize) -> Result<Self, Error> {
         Ok(Self { shards: within("shards", shards, 1, Self::SHARDS_MAX)?, ..self })
     }
 
-    /// With at most so many waits at a time; one more is a [`WatcherFull`](ErrorCode::WatcherFull).
+    /// With at most so many waits at a time; one more is a [`WatcherFull`](wakeline_core::ErrorCode::WatcherFull).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidLimit`] unless it is from 1 to [`FLIGHTS_LIMIT`](Self::FLIGHTS_LIMIT).
+    /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) unless it is from 1 to [`FLIGHTS_LIMIT`](Self::FLIGHTS_LIMIT).
     pub fn flights_max(self, flights: usize) -> Result<Self, Error> {
         Ok(Self { flights_max: within("flights_max", flights, 1, Self::FLIGHTS_LIMIT)?, ..self })
     }
 
     /// With at most so many helper threads, each of which makes one `block` wait at a time, or stands in for a thread that is held up in a
     /// driver call. They are made when they are needed, and stay until the watcher closes. With none a `block` wait is a
-    /// [`HelpersBusy`](ErrorCode::HelpersBusy).
+    /// [`HelpersBusy`](wakeline_core::ErrorCode::HelpersBusy).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidLimit`] unless it is at most [`HELPERS_LIMIT`](Self::HELPERS_LIMIT).
+    /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) unless it is at most [`HELPERS_LIMIT`](Self::HELPERS_LIMIT).
     pub fn helpers_max(self, helpers: usize) -> Result<Self, Error> {
         Ok(Self { helpers_max: within("helpers_max", helpers, 0, Self::HELPERS_LIMIT)?, ..self })
     }
@@ -133,13 +133,6 @@ impl WatcherConfig {
     pub fn on_thread_start(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { thread_start: Some(Arc::new(hook)), ..self }
     }
-}
-
-fn within(name: &str, value: usize, least: usize, most: usize) -> Result<usize, Error> {
-    if (least..=most).contains(&value) {
-        return Ok(value);
-    }
-    Err(Error::new(ErrorCode::InvalidLimit, [&name, &value, &least, &most]))
 }
 
 impl fmt::Debug for WatcherConfig {

@@ -424,8 +424,12 @@ fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     }
     // What is to be learned is left for when the task is on its way; else it is let go before the task runs, so that it is the
     // task's thread, which allocated it, that frees it.
-    let learner = tag.learns().then(|| Arc::clone(&fly));
-    panics::let_go(fly);
+    let learner = if tag.learns() {
+        Some(fly)
+    } else {
+        panics::let_go(fly);
+        None
+    };
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         crate::trace::waker_panicked(&panic);

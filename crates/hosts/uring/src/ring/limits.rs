@@ -1,6 +1,6 @@
 //! How large a ring is.
 
-use wakeline_core::{Error, ErrorCode};
+use wakeline_core::{Error, within};
 
 /// How many entries the queues of a ring have, and how many operations may be in flight.
 ///
@@ -33,7 +33,7 @@ impl UringLimits {
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidLimit`] unless `entries` is from [`ENTRIES_LEAST`](Self::ENTRIES_LEAST) to
+    /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) unless `entries` is from [`ENTRIES_LEAST`](Self::ENTRIES_LEAST) to
     /// [`ENTRIES_LIMIT`](Self::ENTRIES_LIMIT), `completions` from the next power of two of `entries` to
     /// [`COMPLETIONS_LIMIT`](Self::COMPLETIONS_LIMIT), and `operations` from 1 to [`OPERATIONS_LIMIT`](Self::OPERATIONS_LIMIT).
     pub fn new(entries: u32, completions: u32, operations: u32) -> Result<Self, Error> {
@@ -73,13 +73,6 @@ impl Default for UringLimits {
     }
 }
 
-fn within(name: &str, value: u32, least: u32, most: u32) -> Result<u32, Error> {
-    if (least..=most).contains(&value) {
-        return Ok(value);
-    }
-    Err(Error::new(ErrorCode::InvalidLimit, [&name, &value, &least, &most]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +85,10 @@ mod tests {
             (UringLimits::new(4, 4, 0), ["operations", "0", "1", "1048576"]),
         ] {
             let error = limits.unwrap_err();
-            assert_eq!((error.code(), error.args()), (ErrorCode::InvalidLimit, &args.map(String::from)[..]));
+            assert_eq!(
+                (error.code(), error.args()),
+                (wakeline_core::ErrorCode::InvalidLimit, &args.map(String::from)[..])
+            );
         }
         let default = UringLimits::default();
         let same = UringLimits::new(default.entries(), default.completions(), default.operations());
