@@ -298,7 +298,6 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
     measured(|| {
         let point = Point::new("late");
         let machine = Lateness::watch();
-        let before = watcher.stats();
         let ports: Vec<_> = (0..WAITS).map(|_| stage.work(ms(20)).unwrap()).collect();
         let threads: Vec<_> = ports
             .into_iter()
@@ -309,6 +308,8 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
             .map(|(witness, wait)| (witness, wait.late_us(5_000)))
             .collect();
         let mut lates = Vec::new();
+        // Taken when all have arrived: how often arrivals wake a watcher that sleeps is up to the scheduler.
+        let mut arrived = None;
         let mut joined: Vec<_> = threads.into_iter().map(|(witness, wait)| (witness, Some(wait))).collect();
         block_on(core::future::poll_fn(|context| {
             for (witness, wait) in &mut joined {
@@ -320,16 +321,17 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
                     *wait = None;
                 }
             }
+            arrived.get_or_insert_with(|| watcher.stats());
             if lates.len() as u64 == WAITS { Poll::Ready(()) } else { Poll::Pending }
         }));
-        let after = watcher.stats();
+        let (before, after) = (arrived.unwrap(), watcher.stats());
         let (sleeps, naps) = (after.sleeps - before.sleeps, after.naps - before.naps);
         let worst = *lates.iter().max().unwrap();
         // Where others load the machine, each of the threads that take part is as late as that now and then.
         let machine = Nanos::from_nanos(machine.worst().as_nanos().try_into().unwrap());
         let allowed = ms(5 + 15) + machine + machine + machine + machine;
-        // One wake-up for each 5 ms of 20, and some for the arrivals.
-        if worst < allowed && naps == 0 && sleeps < 100 {
+        // One wake-up for each 5 ms, and a few for what arrived last.
+        if worst < allowed && naps == 0 && sleeps < WAITS / 4 {
             Ok(())
         } else {
             Err(format!("{worst} late of {allowed}, {naps} naps, {sleeps} sleeps"))
