@@ -128,17 +128,16 @@ impl<D: LineDriver> Inner<D> {
     pub(crate) fn health(&self) -> Result<(), Error> {
         self.sound()?;
         let _bound = self.bind()?;
-        let event = match self.health.get() {
-            Some(event) => *event,
-            None => {
-                // SAFETY: the context is bound.
-                let made = unsafe { self.driver.event_create() }.map_err(|error| self.told(error))?;
-                let event = *self.health.get_or_init(|| made);
-                if event != made {
-                    self.give_event(made);
-                }
-                event
+        let event = if let Some(event) = self.health.get() {
+            *event
+        } else {
+            // SAFETY: the context is bound.
+            let made = unsafe { self.driver.event_create() }.map_err(|error| self.told(error))?;
+            let event = *self.health.get_or_init(|| made);
+            if event != made {
+                self.give_event(made);
             }
+            event
         };
         // SAFETY: the context is bound and the event its own.
         unsafe { self.driver.event_query(event) }.map_err(|error| self.told(error))?;

@@ -11,7 +11,7 @@ use crate::driver::{LineDriver, RawEvent};
 use crate::error::{CallError, Kind};
 use crate::inner::Inner;
 use crate::line::MappedLine;
-use crate::stream::Stream;
+use crate::stream::{Stream, Word};
 
 /// The shortest nap of a blocking wait.
 pub const BLOCK_NAP_US_MIN: u64 = 20;
@@ -34,7 +34,7 @@ pub const BLOCK_NAP_PART: u32 = 32;
 pub struct Port<D: LineDriver> {
     stream: Stream<D>,
     event: RawEvent,
-    word: Option<MemoryDescriptor<MappedLine<D>>>,
+    word: Option<Word<D>>,
     blocked: Duration,
 }
 
@@ -147,9 +147,8 @@ impl<D: LineDriver> CompletionPort for Port<D> {
             return Ok(Arming::Armed);
         }
         self.inner().open()?;
-        let (arming, word) = self.stream.shared().store()?;
-        self.word = word;
-        Ok(arming)
+        self.word = self.stream.shared().store()?;
+        Ok(if self.word.is_some() { Arming::Armed } else { Arming::Unsupported })
     }
 
     fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wakeline_core::Arming;
-
 use crate::driver::LineDriver;
 use crate::inner::Inner;
 use crate::path::{CompletionPath, Probe};
@@ -34,8 +32,8 @@ impl<D: LineDriver> Prober<D> {
 impl<D: LineDriver> Probe for Prober<D> {
     fn stores(&self, path: CompletionPath) -> Result<(), String> {
         let stream = Stream::make(&self.inner, 0).map_err(|error| error.to_string())?;
-        let (arming, word) = stream.shared().store_by(path).map_err(|error| error.to_string())?;
-        let (Arming::Armed, Some(word)) = (arming, word) else {
+        let word = stream.shared().store_by(path).map_err(|error| error.to_string())?;
+        let Some(word) = word else {
             return Err("the driver says that it is not supported".into());
         };
         let start = Instant::now();

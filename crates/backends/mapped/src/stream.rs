@@ -6,7 +6,7 @@ use core::fmt;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use wakeline_core::{Arming, Declared, Error, ErrorCode, MemoryDescriptor, Seq};
+use wakeline_core::{CompletionPort, Declared, Error, ErrorCode, MemoryDescriptor, Seq};
 
 use crate::bound::Bound;
 use crate::callback;
@@ -19,6 +19,9 @@ use crate::path::CompletionPath;
 use crate::pool::{Armed, Place};
 use crate::port::Port;
 use crate::sync::Lock;
+
+/// A word with the number awaited in it.
+pub(crate) type Word<D> = MemoryDescriptor<MappedLine<D>>;
 
 /// A stream whose points can be awaited. Clones share one stream.
 ///
@@ -170,7 +173,7 @@ impl<D: LineDriver> Stream<D> {
         let mut port = Port::new(self)?;
         if self.inner.thread.is_some() {
             // Another thread could not.
-            wakeline_core::CompletionPort::arm(&mut port)?;
+            port.arm()?;
         }
         Ok(port)
     }
@@ -182,7 +185,7 @@ impl<D: LineDriver> Stream<D> {
     /// As [`port`](Self::port).
     pub fn armed_port(&self) -> Result<Port<D>, Error> {
         let mut port = self.port()?;
-        wakeline_core::CompletionPort::arm(&mut port)?;
+        port.arm()?;
         Ok(port)
     }
 
@@ -214,18 +217,15 @@ impl<D: LineDriver> Shared<D> {
     }
 
     /// Takes the next number and enqueues its store as the context does; no word where nothing can be stored.
-    pub(crate) fn store(&self) -> Result<(Arming, Option<MemoryDescriptor<MappedLine<D>>>), Error> {
+    pub(crate) fn store(&self) -> Result<Option<Word<D>>, Error> {
         self.store_by(self.context.path.get().map_or(CompletionPath::Poll, Declared::granted))
     }
 
     /// As [`store`](Self::store), on this path.
-    pub(crate) fn store_by(
-        &self,
-        path: CompletionPath,
-    ) -> Result<(Arming, Option<MemoryDescriptor<MappedLine<D>>>), Error> {
+    pub(crate) fn store_by(&self, path: CompletionPath) -> Result<Option<Word<D>>, Error> {
         let context = &self.context;
         if path == CompletionPath::Poll {
-            return Ok((Arming::Unsupported, None));
+            return Ok(None);
         }
         let bound = context.bind()?;
         // A store would become part of the graph, or run at once, as some drivers do.
@@ -249,9 +249,9 @@ impl<D: LineDriver> Shared<D> {
             Ok(()) => {
                 // SAFETY: the place is of the context's pages.
                 let line = unsafe { MappedLine::new(Arc::clone(context), self.place.line()) };
-                Ok((Arming::Armed, Some(MemoryDescriptor::new(line, self.place.slot(), seq))))
+                Ok(Some(MemoryDescriptor::new(line, self.place.slot(), seq)))
             }
-            Err(error) if error.kind == Kind::NotSupported => Ok((Arming::Unsupported, None)),
+            Err(error) if error.kind == Kind::NotSupported => Ok(None),
             Err(error) if error.kind == Kind::Capturing => Err(self.refuse_capture().with_source(error)),
             Err(error) => Err(context.told(error)),
         }
