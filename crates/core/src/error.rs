@@ -82,6 +82,16 @@ codes! {
     0x0014 PolledAfterEnd "the wait was polled after it had ended: its result was given before",
     /// No room for another named point. Arguments: the name, the limit.
     0x0015 PointsFull "no room for the point `{}`: there may be {} point(s), and every one keeps its name",
+    /// No driver library could be loaded. Arguments: the backend, the names tried, what the system's loader said.
+    0x0016 LibraryMissing "{}: no driver library could be loaded: tried {} ({}); install the device's driver, or name its library by path",
+    /// A library lacks a function without which nothing works. Arguments: the backend, the library, the symbol, what needs it and since when drivers have it.
+    0x0017 SymbolMissing "{}: the library {} has no `{}`, which is needed for {}; load the library that comes with the device's driver",
+    /// A library that is only for linking against was loaded. Arguments: the backend, the library, what it said.
+    0x0018 LibraryStub "{}: the library {} is a stub for linking programs and drives no device ({}); load the one that comes with the device's driver, not the one of a toolkit",
+    /// A driver does not do. Arguments: the backend, what was found, what is needed.
+    0x0019 DriverTooOld "{}: the driver does not do: found {}, needed {}; update the device's driver",
+    /// A driver without a device. Arguments: the backend, what the driver said.
+    0x001A NoDevice "{}: the driver is there, but finds no device ({}); check that the device is plugged in and this process may see it",
 }
 
 impl fmt::Display for ErrorCode {
