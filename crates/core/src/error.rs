@@ -82,22 +82,32 @@ codes! {
     0x0014 PolledAfterEnd "the wait was polled after it had ended: its result was given before",
     /// No room for another named point. Arguments: the name, the limit.
     0x0015 PointsFull "no room for the point `{}`: there may be {} point(s), and every one keeps its name",
+    /// No driver library could be loaded. Arguments: the backend, the names tried, what the system's loader said.
+    0x0016 LibraryMissing "{}: no driver library could be loaded: tried {} ({}); install the device's driver, or name its library by path",
+    /// A library lacks a function without which nothing works. Arguments: the backend, the library, the symbol, what needs it and since when drivers have it.
+    0x0017 SymbolMissing "{}: the library {} has no `{}`, which is needed for {}; load the library that comes with the device's driver",
+    /// A library that is only for linking against was loaded. Arguments: the backend, the library, what it said.
+    0x0018 LibraryStub "{}: the library {} is a stub for linking programs and drives no device ({}); load the one that comes with the device's driver, not the one of a toolkit",
+    /// A driver does not do. Arguments: the backend, what was found, what is needed.
+    0x0019 DriverTooOld "{}: the driver does not do: found {}, needed {}; update the device's driver",
+    /// A driver without a device. Arguments: the backend, what the driver said.
+    0x001A NoDevice "{}: the driver is there, but finds no device ({}); check that the device is plugged in and this process may see it",
     /// Warning: words are stored in another way than asked for. Arguments: what was asked for, why it cannot run, what runs.
-    0x0016 CompletionFallback "completion by `{}` cannot run here ({}): running `{}` instead",
+    0x001B CompletionFallback "completion by `{}` cannot run here ({}): running `{}` instead",
     /// Words cannot be stored as asked for and strict settings forbid another way. Arguments: what was asked for, why it cannot run.
-    0x0017 CompletionRefused "completion by `{}` cannot run here ({}), and a fallback is refused; ask for another or allow fallbacks",
+    0x001C CompletionRefused "completion by `{}` cannot run here ({}), and a fallback is refused; ask for another or allow fallbacks",
     /// A stream was handed to a context that is not its own. Arguments: the backend, the stream, the context it belongs to, the context it was handed to.
-    0x0018 ForeignStream "{}: stream {} belongs to {} and not to {}: hand it to its own",
+    0x001D ForeignStream "{}: stream {} belongs to {} and not to {}: hand it to its own",
     /// A point of a stream that is being captured. Arguments: the backend, the stream.
-    0x0019 StreamCapturing "{}: stream {} is being captured, so nothing of it can be awaited; end the capture and await its launch",
+    0x001E StreamCapturing "{}: stream {} is being captured, so nothing of it can be awaited; end the capture and await its launch",
     /// The driver was initialised before this process was forked off. Arguments: the backend.
-    0x001A Forked "{}: the driver was loaded before this process was forked off, and does not work here; fork before loading it, or run a program of its own",
+    0x001F Forked "{}: the driver was loaded before this process was forked off, and does not work here; fork before loading it, or run a program of its own",
     /// Something new was asked of a context that was closed. Arguments: the backend.
-    0x001B ContextClosed "{}: the context was closed",
+    0x0020 ContextClosed "{}: the context was closed",
     /// A context could not be closed in time. Arguments: the backend, milliseconds waited, handles in use, words into which stores have not landed.
-    0x001C ContextInUse "{}: the context is in use after {} ms: {} handle(s), stream(s), port(s) or line(s), {} word(s) whose stores have not landed; nothing was freed",
+    0x0021 ContextInUse "{}: the context is in use after {} ms: {} handle(s), stream(s), port(s) or line(s), {} word(s) whose stores have not landed; nothing was freed",
     /// No word is left for another stream. Arguments: the backend, how many there may be.
-    0x001D SlotsFull "{}: no completion word is left for another stream: the context was made for {}; drop some, or make it for more",
+    0x0022 SlotsFull "{}: no completion word is left for another stream: the context was made for {}; drop some, or make it for more",
 }
 
 impl fmt::Display for ErrorCode {
