@@ -183,3 +183,91 @@ pub(crate) enum Armed {
     /// A call failed in a way that leaves open what it did, or the context broke.
     Unknown,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C, align(4096))]
+    struct Page([CompletionLine; LINES]);
+
+    /// A pool with the words of one page, which the test owns.
+    fn pool() -> (Box<Page>, Pool) {
+        let mut page = Box::new(Page([const { CompletionLine::new() }; LINES]));
+        let host = NonNull::from(page.as_mut()).cast();
+        let mut pool = Pool::default();
+        // SAFETY: as long and as aligned as a page, and the test looks at it through the pool's words alone.
+        unsafe { pool.add(RawPage { host, device: 0x10_0000 }) };
+        (page, pool)
+    }
+
+    fn take(pool: &mut Pool) -> Option<Place> {
+        // SAFETY: the tests keep their pages to the end.
+        unsafe { pool.take() }
+    }
+
+    fn land(place: Place, seq: Seq) {
+        // SAFETY: the tests keep their pages to the end.
+        unsafe { place.line().as_ref() }.store(place.slot(), seq);
+    }
+
+    #[test]
+    fn every_word_of_a_page_is_given_once_and_the_device_sees_it_where_the_host_does() {
+        let (page, mut pool) = pool();
+        let first = core::ptr::from_ref(page.as_ref()).addr();
+        let mut seen = std::collections::BTreeSet::new();
+        for number in 0..SLOTS {
+            let place = take(&mut pool).unwrap();
+            let host = place.line().addr().get() + place.slot().index() * size_of::<u64>();
+            assert_eq!(host - first, usize::try_from(place.device() - 0x10_0000).unwrap(), "word {number}");
+            assert!(seen.insert(place.device()));
+        }
+        assert!(take(&mut pool).is_none());
+        assert_eq!(pool.usage(), SlotUse { owned: SLOTS, ..SlotUse::default() });
+    }
+
+    /// A late store of the previous user's set the flag of the next one.
+    #[test]
+    fn case_2_a_word_settles_until_its_last_store_has_landed_and_goes_on_from_there() {
+        let (_page, mut pool) = pool();
+        let others: Vec<_> = (1..SLOTS).map(|_| take(&mut pool).unwrap()).collect();
+        let place = take(&mut pool).unwrap();
+        pool.give(place, Armed::Upto(Seq::new(3)));
+        land(place, Seq::new(2));
+        assert!(take(&mut pool).is_none(), "a store is under way");
+        land(place, Seq::new(3));
+        let again = take(&mut pool).unwrap();
+        assert_eq!(again.device(), place.device());
+        // SAFETY: the page is there.
+        assert_eq!(unsafe { again.word() }, Seq::new(3));
+        assert_eq!(others.len() + 1, pool.usage().owned);
+    }
+
+    #[test]
+    fn a_word_of_which_nobody_knows_is_never_given_again_and_its_page_not_freed() {
+        let (_page, mut pool) = pool();
+        let places: Vec<_> = (0..SLOTS).map(|_| take(&mut pool).unwrap()).collect();
+        let (lost, landed) = (places[0], places[1]);
+        pool.give(lost, Armed::Unknown);
+        pool.give(landed, Armed::Upto(Seq::ZERO));
+        land(lost, Seq::new(9));
+        assert_eq!(take(&mut pool).unwrap().device(), landed.device());
+        assert!(take(&mut pool).is_none());
+        assert_eq!(pool.usage().lost, 1);
+        let (free, unsure) = pool.take_pages();
+        assert_eq!((free.len(), unsure.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_page_is_freed_when_all_has_landed() {
+        let (_page, mut pool) = pool();
+        let place = take(&mut pool).unwrap();
+        land(place, Seq::new(1));
+        pool.give(place, Armed::Upto(Seq::new(1)));
+        // SAFETY: the page is there.
+        unsafe { pool.settle(usize::MAX) };
+        let (free, unsure) = pool.take_pages();
+        assert_eq!((free.len(), unsure.len()), (1, 0));
+        assert!(take(&mut pool).is_none());
+    }
+}
