@@ -12,6 +12,7 @@ use crate::bound::Bound;
 use crate::config::ContextConfig;
 use crate::driver::{LineDriver, Ordinal, RawContext};
 use crate::inner::{Hold, Inner};
+use crate::kernel::KernelWord;
 use crate::path::CompletionPath;
 use crate::pool::SlotUse;
 use crate::probe::Prober;
@@ -123,6 +124,15 @@ impl<D: LineDriver> Context<D> {
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream<D>, Error> {
         self.inner.open()?;
         Stream::make(&self.inner, priority)
+    }
+
+    /// A word for a kernel's own stores.
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream).
+    pub fn kernel_word(&self) -> Result<KernelWord<D>, Error> {
+        KernelWord::new(&self.inner)
     }
 
     /// Who stores the words, and the warning where that is not as asked.

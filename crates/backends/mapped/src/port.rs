@@ -77,6 +77,11 @@ impl<D: LineDriver> Port<D> {
         Ok(Self { stream: stream.clone(), event, word: None, blocked: Duration::ZERO })
     }
 
+    /// Takes a word that somebody else stores.
+    pub(crate) fn set_word(&mut self, word: Word<D>) {
+        self.word = Some(word);
+    }
+
     /// The stream that the point is of.
     pub const fn stream(&self) -> &Stream<D> {
         &self.stream
