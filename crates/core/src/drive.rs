@@ -93,7 +93,7 @@ where
         };
         action = wait.step(host.now(), observation);
     };
-    report.into_result(port.descriptor(), fault)
+    report.ended_at(wait.started(), port.ended()).into_result(port.descriptor(), fault)
 }
 
 /// Drives a wait for the point `key` with what the table knows of it, and lets the table learn from it.

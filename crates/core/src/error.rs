@@ -92,6 +92,22 @@ codes! {
     0x0019 DriverTooOld "{}: the driver does not do: found {}, needed {}; update the device's driver",
     /// A driver without a device. Arguments: the backend, what the driver said.
     0x001A NoDevice "{}: the driver is there, but finds no device ({}); check that the device is plugged in and this process may see it",
+    /// Warning: words are stored in another way than asked for. Arguments: what was asked for, why it cannot run, what runs.
+    0x001B CompletionFallback "completion by `{}` cannot run here ({}): running `{}` instead",
+    /// Words cannot be stored as asked for and strict settings forbid another way. Arguments: what was asked for, why it cannot run.
+    0x001C CompletionRefused "completion by `{}` cannot run here ({}), and a fallback is refused; ask for another or allow fallbacks",
+    /// A stream was handed to a context that is not its own. Arguments: the backend, the stream, the context it belongs to, the context it was handed to.
+    0x001D ForeignStream "{}: stream {} belongs to {} and not to {}: hand it to its own",
+    /// A point of a stream that is being captured. Arguments: the backend, the stream.
+    0x001E StreamCapturing "{}: stream {} is being captured, so nothing of it can be awaited; end the capture and await its launch",
+    /// The driver was initialised before this process was forked off. Arguments: the backend.
+    0x001F Forked "{}: the driver was loaded before this process was forked off, and does not work here; fork before loading it, or run a program of its own",
+    /// Something new was asked of a context that was closed. Arguments: the backend.
+    0x0020 ContextClosed "{}: the context was closed",
+    /// A context could not be closed in time. Arguments: the backend, milliseconds waited, handles in use, words into which stores have not landed.
+    0x0021 ContextInUse "{}: the context is in use after {} ms: {} handle(s), stream(s), port(s) or line(s), {} word(s) whose stores have not landed; nothing was freed",
+    /// No word is left for another stream. Arguments: the backend, how many there may be.
+    0x0022 SlotsFull "{}: no completion word is left for another stream: the context was made for {}; drop some, or make it for more",
 }
 
 impl fmt::Display for ErrorCode {

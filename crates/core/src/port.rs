@@ -164,6 +164,13 @@ pub trait CompletionPort {
         None
     }
 
+    /// When the point's work ended, where the device told: on the time line of the host's [`Clock`]. `None`, as provided, elsewhere.
+    ///
+    /// A wait asks this once, when it has ended well; a point's residual is then exact even where it was noticed late. MUST NOT call the driver.
+    fn ended(&self) -> Option<Instant> {
+        None
+    }
+
     /// Looks at the word once. MUST NOT call the driver; costs a load.
     fn poll(&self) -> Wake {
         match self.descriptor() {

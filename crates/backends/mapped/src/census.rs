@@ -41,8 +41,6 @@ census! {
     drop_failures
     /// Host functions enqueued in place of stores.
     callbacks_made
-    /// Host functions that have run.
-    callbacks_run
 }
 
 /// Adds one.

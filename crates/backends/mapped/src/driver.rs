@@ -105,7 +105,7 @@ pub struct RawPage {
 /// A host function, run by the driver behind a stream's work.
 pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
 
-/// A vendor's driver, as far as lines and points need it.
+/// A vendor's driver, as far as lines and points need it. A clone is another handle of the one that is loaded, and cheap.
 ///
 /// # Safety
 ///
@@ -117,8 +117,12 @@ pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
 ///
 /// Unless said otherwise the caller has the right context bound on its thread, and a handle given is alive and of that context:
 /// both are the `# Safety` of every `unsafe` method here.
-#[expect(clippy::missing_safety_doc, reason = "one contract for all, at the trait")]
-pub unsafe trait LineDriver: Send + Sync + fmt::Debug + 'static {
+#[expect(
+    clippy::missing_safety_doc,
+    clippy::missing_errors_doc,
+    reason = "one contract for all, at the trait"
+)]
+pub unsafe trait LineDriver: Clone + Send + Sync + fmt::Debug + 'static {
     /// What messages call it: "cuda".
     const NAME: &'static str;
 

@@ -1,6 +1,47 @@
-//! What the CUDA and HIP backends share.
+//! What the CUDA and HIP backends of wakeline share: completion lines in mapped host memory, who owns them, the streams that store into them, and
+//! their points. A backend supplies its driver's calls as a [`LineDriver`]; everything else is here, once.
+//!
+//! ```text
+//!   Context ──makes──► Stream ──port()──► Port ──► a wait, on any host
+//!      │ keeps            │ owns             │ owns
+//!      ▼                  ▼                  ▼
+//!   pages of lines     one word           one event, recorded behind the work
+//! ```
+//!
+//! Invariants:
+//! 1. A context is kept from before its first page exists until after its last is freed.
+//! 2. A word belongs to one stream while a store of it is outstanding, and its numbers never go backwards.
+//! 3. A stream's submission lock covers taking a number and enqueuing its store, and no other call.
+//! 4. Every call binds the context that it needs and gives the caller's back; no call of ours invalidates a capture.
+//! 5. After a sticky fault every wait of that context fails with the first cause; other contexts go on.
+//! 6. No drop waits for the device, panics, or frees what a store may still come into.
 #![allow(unsafe_code, reason = "a backend: it hands the driver's pointers on")]
 
-pub mod census;
+mod bound;
+mod callback;
+mod census;
+mod config;
+mod context;
 pub mod driver;
 pub mod error;
+mod inner;
+mod kernel;
+mod line;
+mod path;
+mod pool;
+mod port;
+mod probe;
+mod stream;
+mod sync;
+
+pub use bound::Bound;
+pub use census::{Census, Counts};
+pub use config::{ContextConfig, PROBE_MS_MAX, SLOTS_MAX};
+pub use context::Context;
+pub use driver::{LineDriver, Ordinal};
+pub use kernel::KernelWord;
+pub use line::MappedLine;
+pub use path::{CompletionPath, Probe};
+pub use pool::{PAGE_BYTES, SlotUse};
+pub use port::{BLOCK_NAP_PART, BLOCK_NAP_US_MAX, BLOCK_NAP_US_MIN, Port};
+pub use stream::Stream;

@@ -300,6 +300,12 @@ impl Wait {
         (self, action)
     }
 
+    /// When it began: residuals count from then.
+    #[inline]
+    pub const fn started(&self) -> Instant {
+        self.started
+    }
+
     /// When the predicted sleep that it is in ends, `None` where it is in none. What it is asked to sleep until may come before that, for
     /// a deadline or a look at its token.
     pub fn landing(&self) -> Option<Instant> {

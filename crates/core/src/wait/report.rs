@@ -5,7 +5,7 @@ use core::fmt::Display;
 use crate::error::{Error, ErrorCode};
 use crate::line::{LineRef, MemoryDescriptor};
 use crate::plan::{Authority, WaitPlan};
-use crate::time::Nanos;
+use crate::time::{Instant, Nanos};
 
 /// How a wait that ended well came to know.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,6 +98,15 @@ impl Report {
             End::Done(outcome) => Some(outcome),
             _ => None,
         }
+    }
+
+    /// With the residual as the device told it, of a wait that began at `started` and ended well: its work ended at `at`.
+    #[must_use]
+    pub fn ended_at(mut self, started: Instant, at: Option<Instant>) -> Self {
+        if let (End::Done(_), Some(at)) = (self.end, at) {
+            self.residual = Some(Residual::Exact(at.since(started)));
+        }
+        self
     }
 
     /// What whoever awaits gets: the report where the wait ended well, else its error.

@@ -283,6 +283,8 @@ impl<P: CompletionPort> Flight<P> {
                 Action::Park { until } => return Next::Watch { until },
                 Action::Block { until } => return Next::Block { until: until.unwrap_or(Instant::MAX) },
                 Action::Finish(report) => {
+                    let ended = inner.port.as_ref().and_then(CompletionPort::ended);
+                    let report = report.ended_at(inner.wait.started(), ended);
                     self.end(report.into_result(self.word.as_ref(), inner.fault.take()));
                     return Next::Over;
                 }

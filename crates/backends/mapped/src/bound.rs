@@ -1,0 +1,61 @@
+//! Binding a context around the calls of one operation, and standing aside of captures.
+
+use core::marker::PhantomData;
+
+use crate::driver::{CaptureMode, LineDriver, RawContext};
+use crate::error::{CallError, Kind};
+
+/// This thread has the right context, and none of its calls can invalidate a capture, for as long as this lives. Then the caller's
+/// own context and mode are back.
+///
+/// A thread pool's thread has another context than the one that made the stream, or none at all: every operation binds its own.
+/// Costs a look at the thread's context and two exchanges of its mode; nothing else where the context is right.
+#[derive(Debug)]
+pub struct Bound<'d, D: LineDriver> {
+    driver: &'d D,
+    /// The caller's context, where it is another.
+    before: Option<RawContext>,
+    mode: Option<CaptureMode>,
+    /// Both belong to this thread.
+    here: PhantomData<*const ()>,
+}
+
+impl<'d, D: LineDriver> Bound<'d, D> {
+    /// Binds `context`.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive for as long as the value is, and the caller's own for as long as well: nothing destroys a context that is
+    /// another thread's by the driver's own rules.
+    pub(crate) unsafe fn new(driver: &'d D, context: RawContext) -> Result<Self, CallError> {
+        let current = driver.current()?;
+        let before = if current == context {
+            None
+        } else {
+            // SAFETY: alive, says the caller.
+            unsafe { driver.set_current(context) }?;
+            Some(current)
+        };
+        let mut bound = Self { driver, before, mode: None, here: PhantomData };
+        bound.mode = match driver.exchange_capture_mode(D::RELAXED) {
+            Ok(mode) => Some(mode),
+            // A driver that knows of no modes knows of no captures to disturb.
+            Err(error) if error.kind == Kind::NotSupported => None,
+            Err(error) => return Err(error),
+        };
+        Ok(bound)
+    }
+}
+
+impl<D: LineDriver> Drop for Bound<'_, D> {
+    fn drop(&mut self) {
+        // A failure here is that of a driver which has failed before: whoever asks it next is told.
+        if let Some(mode) = self.mode {
+            let _ = self.driver.exchange_capture_mode(mode);
+        }
+        if let Some(before) = self.before {
+            // SAFETY: it was this thread's context when the value was made, and is alive by the contract of `new`.
+            let _ = unsafe { self.driver.set_current(before) };
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What all handles of one context share, and the order in which it goes.
+//!
+//! ```text
+//!   reference to the context ─► pages ─► words ─► streams ─► ports, lines
+//!        taken first                                          gone first
+//!   given back last, and only after every page is freed
+//! ```
+//!
+//! No lock here covers a driver call. A drop makes driver calls that do not wait for the device; it never panics, and a failure
+//! in it is counted and told to nobody else.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use wakeline_core::{Declared, Error, ErrorCode};
+
+use crate::bound::Bound;
+use crate::census::count;
+use crate::config::ContextConfig;
+use crate::driver::{LineDriver, Ordinal, RawContext, RawEvent};
+use crate::error::{CallError, Kind};
+use crate::path::CompletionPath;
+use crate::pool::{Armed, PAGE_BYTES, Place, Pool};
+use crate::sync::Lock;
+
+/// Why the context is alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hold {
+    /// A reference to the device's primary context is held.
+    Primary(Ordinal),
+    /// It was made here.
+    Created,
+    /// Whoever handed it in keeps it.
+    Foreign,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner<D: LineDriver> {
+    pub(crate) driver: D,
+    pub(crate) raw: RawContext,
+    hold: Hold,
+    pub(crate) slots_max: usize,
+    /// Set once, when the context is whole.
+    pub(crate) path: OnceLock<Declared<CompletionPath>>,
+    /// The first sticky fault.
+    fault: OnceLock<Error>,
+    /// The process that made it. The driver does not work in another that was forked off.
+    process: u32,
+    pub(crate) closed: AtomicBool,
+    pool: Lock<Pool>,
+    /// Events that no port owns.
+    events: Lock<Vec<RawEvent>>,
+    /// Never recorded: asking for it tells of faults alone.
+    health: OnceLock<RawEvent>,
+    freed: AtomicBool,
+}
+
+impl<D: LineDriver> Inner<D> {
+    /// Takes over `raw` as `hold` says.
+    pub(crate) fn new(driver: D, raw: RawContext, hold: Hold, config: &ContextConfig) -> Self {
+        Self {
+            driver,
+            raw,
+            hold,
+            slots_max: usize::try_from(config.slots_max).unwrap_or(usize::MAX),
+            path: OnceLock::new(),
+            fault: OnceLock::new(),
+            process: std::process::id(),
+            closed: AtomicBool::new(false),
+            pool: Lock::default(),
+            events: Lock::default(),
+            health: OnceLock::new(),
+            freed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether waits in this context can still end well. One load.
+    ///
+    /// # Errors
+    ///
+    /// The first fault.
+    #[inline]
+    pub(crate) fn sound(&self) -> Result<(), Error> {
+        self.fault.get().map_or(Ok(()), |fault| Err(fault.clone()))
+    }
+
+    /// Whether something new may be made in it.
+    ///
+    /// # Errors
+    ///
+    /// The first fault; that the process was forked; that the context was closed.
+    pub(crate) fn open(&self) -> Result<(), Error> {
+        self.sound()?;
+        if self.forked() {
+            return Err(Error::new(ErrorCode::Forked, [&D::NAME]));
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorCode::ContextClosed, [&D::NAME]));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Binds the context for the calls of one operation.
+    pub(crate) fn bind(&self) -> Result<Bound<'_, D>, Error> {
+        self.try_bind().map_err(|error| self.told(error))
+    }
+
+    /// As [`bind`](Self::bind), for drops: a failure breaks nothing.
+    pub(crate) fn try_bind(&self) -> Result<Bound<'_, D>, CallError> {
+        // SAFETY: `hold` keeps the context alive while `self` is.
+        unsafe { Bound::new(&self.driver, self.raw) }
+    }
+
+    /// What a failed call is to its caller; a sticky fault breaks the context, and whoever comes later is told the first.
+    #[cold]
+    pub(crate) fn told(&self, error: CallError) -> Error {
+        if error.kind == Kind::Sticky {
+            return self.fault.get_or_init(|| error.into()).clone();
+        }
+        error.into()
+    }
+
+    /// Asks the driver whether the context is sound.
+    pub(crate) fn health(&self) -> Result<(), Error> {
+        self.sound()?;
+        let _bound = self.bind()?;
+        let event = if let Some(event) = self.health.get() {
+            *event
+        } else {
+            // SAFETY: the context is bound.
+            let made = unsafe { self.driver.event_create() }.map_err(|error| self.told(error))?;
+            let event = *self.health.get_or_init(|| made);
+            if event != made {
+                self.give_event(made);
+            }
+            event
+        };
+        // SAFETY: the context is bound and the event its own.
+        unsafe { self.driver.event_query(event) }.map_err(|error| self.told(error))?;
+        Ok(())
+    }
+
+    /// An event that nobody else uses. The context is bound.
+    pub(crate) fn take_event(&self) -> Result<RawEvent, Error> {
+        let kept = self.events.lock().pop();
+        match kept {
+            Some(event) => Ok(event),
+            // SAFETY: the caller has bound the context.
+            None => unsafe { self.driver.event_create() }.map_err(|error| self.told(error)),
+        }
+    }
+
+    /// Keeps an event for the next port. That work may still be in front of it does not matter: it is recorded anew.
+    pub(crate) fn give_event(&self, event: RawEvent) {
+        self.events.lock().push(event);
+    }
+
+    /// A free word. The context is bound.
+    pub(crate) fn take_place(&self) -> Result<Place, Error> {
+        loop {
+            {
+                let mut pool = self.pool.lock();
+                // SAFETY: pages are freed in `free` alone, when no handle is left.
+                if let Some(place) = unsafe { pool.take() } {
+                    return Ok(place);
+                }
+                if pool.len() + PAGE_BYTES / size_of::<u64>() > self.slots_max {
+                    return Err(Error::new(ErrorCode::SlotsFull, [&D::NAME, &self.slots_max]));
+                }
+            }
+            // Not under the lock: it may wait for the device. Two threads may both come here; then there are two pages.
+            // SAFETY: the caller has bound the context.
+            let page = unsafe { self.driver.page_alloc(PAGE_BYTES) }.map_err(|error| self.told(error))?;
+            count(&self.driver.census().pages_made);
+            // SAFETY: it is as long as asked for, aligned as the driver's contract says, and was made just now.
+            unsafe { self.pool.lock().add(page) };
+        }
+    }
+
+    pub(crate) fn give_place(&self, place: Place, armed: Armed) {
+        if armed == Armed::Unknown {
+            count(&self.driver.census().slots_leaked);
+        }
+        self.pool.lock().give(place, armed);
+    }
+
+    /// How the words are used, after a look at all that settle.
+    pub(crate) fn slots(&self) -> crate::pool::SlotUse {
+        let mut pool = self.pool.lock();
+        // SAFETY: pages are freed in `free` alone, when no handle is left.
+        unsafe { pool.settle(usize::MAX) };
+        pool.usage()
+    }
+
+    /// A failure where nobody can be told. That the driver is gone is none.
+    pub(crate) fn failed_in_drop(&self, error: &CallError) {
+        if error.kind != Kind::Gone {
+            count(&self.driver.census().drop_failures);
+        }
+    }
+
+    /// Frees everything, once: pages that no store can come into, events, the reference. Nobody uses the context any more.
+    ///
+    /// # Errors
+    ///
+    /// The first call that failed; the rest was tried all the same.
+    pub(crate) fn free(&self) -> Result<(), CallError> {
+        if self.freed.swap(true, Ordering::Relaxed) || self.forked() {
+            return Ok(());
+        }
+        let mut first = Ok(());
+        let mut note = |result: Result<(), CallError>| {
+            if let (Err(error), true) = (result, first.is_ok()) {
+                first = Err(error);
+            }
+        };
+        let census = self.driver.census();
+        let (pages, unsure) = {
+            let mut pool = self.pool.lock();
+            // SAFETY: they are freed below, after this.
+            unsafe { pool.settle(usize::MAX) };
+            pool.take_pages()
+        };
+        for _ in &unsure {
+            count(&census.pages_leaked);
+        }
+        match self.try_bind() {
+            Ok(_bound) => {
+                let events = core::mem::take(&mut *self.events.lock());
+                for event in events.into_iter().chain(self.health.get().copied()) {
+                    // SAFETY: the context is bound and the event its own; no port is left.
+                    note(unsafe { self.driver.event_destroy(event) });
+                }
+                for page in pages {
+                    // SAFETY: the page is of this driver; no handle of its lines is left, and every store into it has landed.
+                    let result = unsafe { self.driver.page_free(page) };
+                    if result.is_ok() {
+                        count(&census.pages_freed);
+                    }
+                    note(result);
+                }
+            }
+            Err(error) => note(Err(error)),
+        }
+        if unsure.is_empty() {
+            note(match self.hold {
+                // SAFETY: taken once, when this was made, and given back once.
+                Hold::Primary(device) => unsafe { self.driver.release(device) },
+                // SAFETY: made for this, and nothing in it is in use any more.
+                Hold::Created => unsafe { self.driver.destroy(self.raw) },
+                Hold::Foreign => Ok(()),
+            });
+        } else if self.hold != Hold::Foreign {
+            count(&census.contexts_leaked);
+        }
+        first
+    }
+}
+
+impl<D: LineDriver> Drop for Inner<D> {
+    fn drop(&mut self) {
+        if let Err(error) = self.free() {
+            self.failed_in_drop(&error);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Words that a running kernel stores.
+
+use core::fmt;
+use std::sync::Arc;
+
+use wakeline_core::{Error, MemoryDescriptor, Seq};
+
+use crate::context::Context;
+use crate::driver::LineDriver;
+use crate::inner::Inner;
+use crate::line::MappedLine;
+use crate::pool::{Armed, Place};
+use crate::port::Port;
+use crate::stream::Stream;
+
+/// A word that a running kernel stores its progress into: every number is a point that can be awaited while the kernel goes on.
+///
+/// The kernel gets [`address`](Self::address) and stores rising numbers, from the one after [`reads`](Self::reads). Each store needs a fence of the
+/// whole system before it, so that who sees the number sees what came before it: in CUDA C++
+/// `__threadfence_system(); *(volatile unsigned long long*)word = n;` by one thread after a barrier of its block, in PTX
+/// `fence.acq_rel.sys; st.relaxed.sys.u64` (or `st.release.sys.u64`).
+///
+/// Await it by a wait for a kernel point ([`Wait::kernel_point`](wakeline_core::Wait::kernel_point)) under a `flag` plan: the word is the
+/// authority, and the driver is asked every backstop whether the kernel has failed.
+///
+/// Nobody can know whether a kernel still stores into it. So a value that is dropped sets its word aside for good, counted in
+/// [`SlotUse::lost`](crate::SlotUse); [`retire`](Self::retire) gives it back.
+pub struct KernelWord<D: LineDriver> {
+    context: Arc<Inner<D>>,
+    place: Place,
+    armed: Armed,
+}
+
+impl<D: LineDriver> fmt::Debug for KernelWord<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelWord")
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("reads", &self.reads())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: LineDriver> KernelWord<D> {
+    pub(crate) fn new(context: &Arc<Inner<D>>) -> Result<Self, Error> {
+        context.open()?;
+        let _bound = context.bind()?;
+        let place = context.take_place()?;
+        Ok(Self { context: Arc::clone(context), place, armed: Armed::Unknown })
+    }
+
+    /// Where the device sees the word: eight bytes, aligned.
+    pub const fn address(&self) -> u64 {
+        self.place.device()
+    }
+
+    /// What the word reads now, `Acquire`.
+    pub fn reads(&self) -> Seq {
+        self.word(Seq::ZERO).word()
+    }
+
+    /// "The word reaches this number", for a wait that needs no driver: a watcher's bare word, say.
+    pub fn word(&self, number: Seq) -> MemoryDescriptor<MappedLine<D>> {
+        // SAFETY: the place is of a page of this context.
+        let line = unsafe { MappedLine::new(Arc::clone(&self.context), self.place.line()) };
+        MemoryDescriptor::new(line, self.place.slot(), number)
+    }
+
+    /// The point at which the word reaches `number`, for a kernel that was launched on `stream` before this call: the driver is
+    /// asked about that work for faults.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::port`].
+    pub fn port(&self, stream: &Stream<D>, number: Seq) -> Result<Port<D>, Error> {
+        let mut port = Port::new(stream)?;
+        port.set_word(self.word(number));
+        Ok(port)
+    }
+
+    /// Gives the word back for others to use.
+    ///
+    /// # Safety
+    ///
+    /// No kernel stores into it from now on.
+    pub unsafe fn retire(mut self) {
+        self.armed = Armed::Upto(self.reads());
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> Context<D> {
+        Context::of(Arc::clone(&self.context))
+    }
+}
+
+impl<D: LineDriver> Drop for KernelWord<D> {
+    fn drop(&mut self) {
+        self.context.give_place(self.place, self.armed);
+    }
+}

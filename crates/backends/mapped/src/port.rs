@@ -1,0 +1,172 @@
+//! One awaited point of a stream.
+
+use core::fmt;
+use std::time::Duration;
+
+use wakeline_core::{
+    Arming, CompletionPort, ContextKey, Error, ErrorCode, Instant, MemoryDescriptor, Status,
+};
+
+use crate::driver::{LineDriver, RawEvent};
+use crate::error::{CallError, Kind};
+use crate::inner::Inner;
+use crate::line::MappedLine;
+use crate::stream::{Stream, Word};
+
+/// The shortest nap of a blocking wait.
+pub const BLOCK_NAP_US_MIN: u64 = 20;
+
+/// The longest nap of a blocking wait.
+pub const BLOCK_NAP_US_MAX: u64 = 500;
+
+/// A nap is at most this part of the time blocked so far.
+pub const BLOCK_NAP_PART: u32 = 32;
+
+/// One awaited point of a [`Stream`]: all that was enqueued before the value was made. See [`CompletionPort`].
+///
+/// The event behind that work is the point; whoever asks is told of the event, or that the stream has nothing left at all, which is known
+/// sooner. Dropped at any time; the work goes on.
+///
+/// Costs of the driver calls on an H200 (driver 580): making it 0.2 us, arming 1.2 us, a query 0.3 us while the stream
+/// is busy. `block` naps between queries, for a part of the time blocked so far ([`BLOCK_NAP_PART`]): a driver's own blocking call
+/// spins or not by flags of the whole process, and none has a deadline. So it ends up to [`BLOCK_NAP_US_MAX`] late, about a 32nd of a
+/// short wait.
+pub struct Port<D: LineDriver> {
+    stream: Stream<D>,
+    event: RawEvent,
+    word: Option<Word<D>>,
+    blocked: Duration,
+}
+
+impl<D: LineDriver> fmt::Debug for Port<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port")
+            .field("stream", &self.stream)
+            .field("event", &self.event)
+            .field("word", &self.word)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: LineDriver> Port<D> {
+    pub(crate) fn new(stream: &Stream<D>) -> Result<Self, Error> {
+        let shared = stream.shared();
+        let context = &shared.context;
+        context.open()?;
+        if shared.thread.is_some_and(|thread| thread != std::thread::current().id()) {
+            let other = "the default stream of another thread";
+            return Err(Error::new(
+                ErrorCode::ForeignStream,
+                [&D::NAME, &shared.raw, &other, &"this thread's"],
+            ));
+        }
+        let _bound = context.bind()?;
+        // An event recorded now would become a part of the graph, and asking for it an error.
+        if shared.capturing().map_err(|error| context.told(error))? {
+            return Err(shared.refuse_capture());
+        }
+        let event = context.take_event()?;
+        // SAFETY: the context is bound, the event its own and the stream alive.
+        if let Err(error) = unsafe { context.driver.event_record(event, shared.raw) } {
+            context.give_event(event);
+            return Err(match error.kind {
+                Kind::Capturing => shared.refuse_capture().with_source(error),
+                _ => context.told(error),
+            });
+        }
+        Ok(Self { stream: stream.clone(), event, word: None, blocked: Duration::ZERO })
+    }
+
+    /// Takes a word that somebody else stores.
+    pub(crate) fn set_word(&mut self, word: Word<D>) {
+        self.word = Some(word);
+    }
+
+    /// The stream that the point is of.
+    pub const fn stream(&self) -> &Stream<D> {
+        &self.stream
+    }
+
+    fn inner(&self) -> &Inner<D> {
+        &self.stream.shared().context
+    }
+
+    /// Asks once: the stream, which knows first, then the point itself.
+    fn ask(&self) -> Result<Status, Error> {
+        let shared = self.stream.shared();
+        let context = self.inner();
+        context.sound()?;
+        let _bound = context.bind()?;
+        // A per-thread stream is another one on another thread; one that is captured must not be asked.
+        if shared.thread.is_none() && !answer(context, shared.capturing(), true)? {
+            // SAFETY: the context is bound, the stream alive and not captured.
+            let status =
+                answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)?;
+            if status == Status::Done {
+                return Ok(status);
+            }
+        }
+        // SAFETY: the context is bound; the event is this port's until it is dropped.
+        answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)
+    }
+}
+
+/// What a call said; `captured` where a capture forbade it, which says nothing of the point.
+fn answer<D: LineDriver, T>(
+    context: &Inner<D>,
+    result: Result<T, CallError>,
+    captured: T,
+) -> Result<T, Error> {
+    match result {
+        Err(error) if error.kind == Kind::Capturing => Ok(captured),
+        result => result.map_err(|error| context.told(error)),
+    }
+}
+
+impl<D: LineDriver> CompletionPort for Port<D> {
+    type Line = MappedLine<D>;
+
+    fn query(&mut self) -> Result<Status, Error> {
+        self.ask()
+    }
+
+    fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
+        loop {
+            if self.ask()? == Status::Done {
+                return Ok(Status::Done);
+            }
+            let least = Duration::from_micros(BLOCK_NAP_US_MIN);
+            let most = Duration::from_micros(BLOCK_NAP_US_MAX);
+            let start = std::time::Instant::now();
+            std::thread::sleep((self.blocked / BLOCK_NAP_PART).clamp(least, most));
+            self.blocked = self.blocked.saturating_add(start.elapsed());
+            // The moment is of a clock that is not known here: whoever asked looks at it after each nap.
+            if until.is_some() {
+                return Ok(Status::Pending);
+            }
+        }
+    }
+
+    fn arm(&mut self) -> Result<Arming, Error> {
+        if self.word.is_some() {
+            return Ok(Arming::Armed);
+        }
+        self.inner().open()?;
+        self.word = self.stream.shared().store()?;
+        Ok(if self.word.is_some() { Arming::Armed } else { Arming::Unsupported })
+    }
+
+    fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
+        self.word.as_ref()
+    }
+
+    fn context(&self) -> Option<ContextKey> {
+        Some(ContextKey::of(self.inner()))
+    }
+}
+
+impl<D: LineDriver> Drop for Port<D> {
+    fn drop(&mut self) {
+        self.inner().give_event(self.event);
+    }
+}
