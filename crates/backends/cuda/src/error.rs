@@ -1,0 +1,123 @@
+//! What the driver's numbers mean.
+//!
+//! The driver names and explains its numbers itself; what is known here is only what must be decided by: which leave a context
+//! broken, which say that something cannot be done, which are of captures.
+
+use core::ffi::{CStr, c_char};
+use core::ptr;
+
+use wakeline_mapped::error::{CallError, Kind};
+
+use crate::cuda::Cuda;
+use crate::sys::{CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CUresult, Symbols};
+
+/// What messages call this backend.
+pub(crate) const BACKEND: &str = "cuda";
+
+/// What a failed call of this status means, by the comments at the status in NVIDIA's `cuda.h`.
+///
+/// Not in the sticky list on purpose: 219 (a graphics context of another interface), 701 and 720 (a launch that did not begin),
+/// 806 (a call to the MPS server), 999 (unknown: it may be anything).
+///
+/// ```
+/// use wakeline_cuda::kind;
+/// use wakeline_mapped::error::Kind;
+/// assert_eq!(kind(700), Kind::Sticky); // CUDA_ERROR_ILLEGAL_ADDRESS
+/// assert_eq!(kind(801), Kind::NotSupported); // CUDA_ERROR_NOT_SUPPORTED
+/// assert_eq!(kind(2), Kind::Refused); // CUDA_ERROR_OUT_OF_MEMORY
+/// ```
+pub const fn kind(status: i32) -> Kind {
+    match status {
+        // DEINITIALIZED
+        4 => Kind::Gone,
+        // memory and links: ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED
+        214 | 220 | 226
+        // kernels: ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, ASSERT, HARDWARE_STACK_ERROR, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS,
+        // INVALID_ADDRESS_SPACE, INVALID_PC, LAUNCH_FAILED, TENSOR_MEMORY_LEAK
+        | 700 | 702 | 710 | 714..=719 | 721
+        // the context's own end: CONTEXT_IS_DESTROYED, MPS_CLIENT_TERMINATED, EXTERNAL_DEVICE
+        | 709 | 810 | 911 => Kind::Sticky,
+        // CALL_REQUIRES_NEWER_DRIVER, UNSUPPORTED_LIMIT, PEER_ACCESS_UNSUPPORTED
+        36 | 215 | 217
+        // compiling of PTX: JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED, UNSUPPORTED_EXEC_AFFINITY,
+        // UNSUPPORTED_DEVSIDE_SYNC
+        | 221..=225
+        // NOT_SUPPORTED, COMPAT_NOT_SUPPORTED_ON_DEVICE, CDP_NOT_SUPPORTED
+        | 801 | 804 | 811 => Kind::NotSupported,
+        // STREAM_CAPTURE_UNSUPPORTED to STREAM_CAPTURE_WRONG_THREAD
+        900..=908 => Kind::Capturing,
+        _ => Kind::Refused,
+    }
+}
+
+impl Symbols {
+    /// The error of a call that returned `status`, which is not success.
+    #[cold]
+    pub(crate) fn failure(&self, call: &'static str, status: CUresult) -> CallError {
+        let name = said(self.cuGetErrorName, status).unwrap_or_else(|| format!("CUresult {status}"));
+        let text = said(self.cuGetErrorString, status).unwrap_or_default();
+        CallError { backend: BACKEND, call, status, kind: kind(status), name, text }
+    }
+}
+
+/// What one of the driver's two functions that speak of statuses says of this one.
+fn said(
+    ask: unsafe extern "system" fn(CUresult, *mut *const c_char) -> CUresult,
+    status: CUresult,
+) -> Option<String> {
+    let mut text = ptr::null();
+    // SAFETY: it takes any number, needs no context nor `cuInit`, and `text` is a pointer's room.
+    let answer = unsafe { ask(status, &raw mut text) };
+    if answer != CUDA_SUCCESS || text.is_null() {
+        return None;
+    }
+    // SAFETY: on success it is a text of the driver's own, ended by a zero and never freed.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+impl Cuda {
+    /// The outcome of a call.
+    pub(crate) fn check(&self, call: &'static str, status: CUresult) -> Result<(), CallError> {
+        if status == CUDA_SUCCESS { Ok(()) } else { Err(self.symbols().failure(call, status)) }
+    }
+
+    /// `error`, with the outcome of cleaning up after it, which nobody else is told of.
+    #[cold]
+    pub(crate) fn and_then_failed(
+        &self,
+        error: CallError,
+        call: &'static str,
+        status: CUresult,
+    ) -> CallError {
+        match self.check(call, status) {
+            Ok(()) => error,
+            Err(then) => {
+                CallError { text: format!("{}; then {call} failed too: {then}", error.text), ..error }
+            }
+        }
+    }
+
+    /// The error of a function that this driver does not have.
+    #[cold]
+    pub(crate) fn absent(&self, call: &'static str) -> CallError {
+        let error = self.symbols().failure(call, CUDA_ERROR_NOT_SUPPORTED);
+        let text = format!("the driver ({}, CUDA {}) has no such function", self.library(), self.version());
+        CallError { text, ..error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_the_kind_that_the_header_gives_it() {
+        let of = |wanted: Kind| (0..1_000).filter(|status| kind(*status) == wanted).collect::<Vec<_>>();
+        assert_eq!(of(Kind::Gone), [4]);
+        let sticky = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911];
+        assert_eq!(of(Kind::Sticky), sticky);
+        assert_eq!(of(Kind::NotSupported), [36, 215, 217, 221, 222, 223, 224, 225, 801, 804, 811]);
+        assert_eq!(of(Kind::Capturing), (900..=908).collect::<Vec<_>>());
+    }
+}

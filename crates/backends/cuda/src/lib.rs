@@ -1,0 +1,45 @@
+//! The CUDA backend of wakeline: NVIDIA's driver, loaded when the program asks for it.
+//!
+//! Nothing of CUDA is needed to build, and nothing is linked: [`Cuda::load`] opens the driver's library, pins each function to one
+//! binary interface, and says by [`Caps`] what this driver can do. Where there is no driver it says that.
+//!
+//! | here | what for |
+//! |---|---|
+//! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
+//! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
+//! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
+//!
+//! [`Cuda`] is a [`LineDriver`](wakeline_mapped::driver::LineDriver): lines, streams and points over it are those of
+//! [`wakeline_mapped`].
+//!
+//! ```
+//! use wakeline_cuda::Cuda;
+//! use wakeline_mapped::driver::Ordinal;
+//!
+//! let cuda = match Cuda::load() {
+//!     Ok(cuda) => cuda,
+//!     Err(error) => return Ok(println!("skipped: {error}")),
+//! };
+//! let device = cuda.device(Ordinal(0))?;
+//! println!("{} with CUDA {}, stores words: {}", device.name()?, cuda.version(), device.stores_words()?);
+//! # Ok::<(), wakeline_core::Error>(())
+//! ```
+//!
+//! Invariants: no thread, no environment, no process-wide state but the library, which is never closed; no panic where a library
+//! or a function is absent; each unsafe block is one operation.
+
+#![allow(unsafe_code, reason = "a backend: it calls the driver's C interface")]
+
+mod caps;
+mod cuda;
+mod device;
+mod driver;
+mod error;
+mod load;
+mod sys;
+
+pub use caps::Caps;
+pub use cuda::{Cuda, DriverVersion};
+pub use device::{Attribute, Device, Uuid};
+pub use error::kind;
+pub use load::Loader;

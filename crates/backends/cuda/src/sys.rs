@@ -1,0 +1,271 @@
+//! The driver's C interface: its types, its numbers, and one table of its functions.
+//!
+//! The table is the only place that knows symbols. A row has the function's name, the CUDA version whose binary interface
+//! the arguments are of, the name under which a library exports just that one, and what needs it: `required`, or a bit of
+//! [`Caps`] that is unset where the function is absent. To add a function is to add its row.
+//!
+//! Invariants: the arguments of a row are those of the type `PFN_<name>_v<version>` in NVIDIA's `cudaTypedefs.h`; every function
+//! returns a [`CUresult`].
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ptr::NonNull;
+
+use crate::caps::Caps;
+
+// The C names are kept, so that what is read here can be looked up there.
+pub(crate) type CUresult = c_int;
+pub(crate) type CUdevice = c_int;
+pub(crate) type CUdeviceptr = u64;
+pub(crate) type CUcontext = *mut c_void;
+pub(crate) type CUstream = *mut c_void;
+pub(crate) type CUevent = *mut c_void;
+pub(crate) type CUmodule = *mut c_void;
+pub(crate) type CUfunction = *mut c_void;
+pub(crate) type CUgraph = *mut c_void;
+pub(crate) type CUgraphExec = *mut c_void;
+pub(crate) type CUhostFn = unsafe extern "C" fn(data: *mut c_void);
+/// Sixteen bytes.
+pub(crate) type CUuuid = [u8; 16];
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("CUDA's driver has a 64-bit interface alone: build without the CUDA backend for this target");
+
+/// Return codes that the code decides by; all others are looked at in [`error`](crate::error) alone.
+pub(crate) const CUDA_SUCCESS: CUresult = 0;
+pub(crate) const CUDA_ERROR_INVALID_VALUE: CUresult = 1;
+pub(crate) const CUDA_ERROR_OUT_OF_MEMORY: CUresult = 2;
+pub(crate) const CUDA_ERROR_STUB_LIBRARY: CUresult = 34;
+pub(crate) const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: CUresult = 36;
+pub(crate) const CUDA_ERROR_NO_DEVICE: CUresult = 100;
+pub(crate) const CUDA_ERROR_NOT_READY: CUresult = 600;
+pub(crate) const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
+pub(crate) const CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: CUresult = 803;
+pub(crate) const CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: CUresult = 804;
+
+pub(crate) const CU_STREAM_LEGACY: usize = 1;
+pub(crate) const CU_STREAM_PER_THREAD: usize = 2;
+pub(crate) const CU_STREAM_NON_BLOCKING: c_uint = 1;
+pub(crate) const CU_STREAM_WRITE_VALUE_DEFAULT: c_uint = 0;
+pub(crate) const CU_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
+pub(crate) const CU_STREAM_CAPTURE_MODE_RELAXED: c_int = 2;
+pub(crate) const CU_EVENT_DISABLE_TIMING: c_uint = 2;
+pub(crate) const CU_CTX_SCHED_AUTO: c_uint = 0;
+pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
+pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
+
+/// A row of the table: what is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The function's name, by which `cuGetProcAddress` knows it.
+    pub(crate) name: &'static str,
+    /// The version whose binary interface is wanted: 1000 * major + 10 * minor.
+    pub(crate) version: i32,
+    /// The name under which a library exports the function with this interface.
+    pub(crate) exported: &'static str,
+}
+
+/// The type of a function with these arguments.
+macro_rules! function {
+    ($($argument:ty),*) => { unsafe extern "system" fn($($argument),*) -> CUresult };
+}
+
+/// The type of a table's field.
+macro_rules! field {
+    (required $($argument:ty),*) => { function!($($argument),*) };
+    ($cap:ident $($argument:ty),*) => { Option<function!($($argument),*)> };
+}
+
+/// The value of a table's field, from what was found for its row.
+macro_rules! found {
+    (required, $wanted:ident, $address:ident, $caps:ident, $function:ty) => {
+        $address.map(|address| typed!(address, $function)).ok_or($wanted)?
+    };
+    ($cap:ident, $wanted:ident, $address:ident, $caps:ident, $function:ty) => {{
+        if $address.is_none() {
+            $caps.remove(Caps::$cap);
+        }
+        $address.map(|address| typed!(address, $function))
+    }};
+}
+
+macro_rules! typed {
+    ($address:ident, $function:ty) => {
+        // SAFETY: by the contract of `Symbols::find` the address is of the function that the row names, with the binary
+        // interface of the row's version; `$function` is its C declaration as that version has it.
+        unsafe { core::mem::transmute::<*mut c_void, $function>($address.as_ptr()) }
+    };
+}
+
+macro_rules! symbols {
+    ($($name:ident $version:literal $exported:literal $need:ident ($($argument:ty),* $(,)?);)*) => {
+        /// The driver's functions. Calling one is unsafe as its manual says.
+        #[expect(non_snake_case, reason = "the names of the C interface")]
+        #[allow(dead_code, reason = "the table is what the driver has, not what is called so far")]
+        #[derive(Debug)]
+        pub(crate) struct Symbols {
+            $(pub(crate) $name: field!($need $($argument),*),)*
+        }
+
+        impl Symbols {
+            /// All rows, in their order.
+            #[cfg(test)]
+            pub(crate) const ROWS: &[Wanted] =
+                &[$(Wanted { name: stringify!($name), version: $version, exported: $exported },)*];
+
+            /// Fills the table with what `find` finds, and says which capabilities are whole.
+            ///
+            /// # Errors
+            /// A required function is absent: its row.
+            ///
+            /// # Safety
+            /// What `find` gives for a row is the address of the driver's function of that name, with the binary interface
+            /// of that version, and stays so for as long as the process lives.
+            pub(crate) unsafe fn find(
+                mut find: impl FnMut(Wanted) -> Option<NonNull<c_void>>,
+            ) -> Result<(Self, Caps), Wanted> {
+                let mut caps = Caps::all();
+                let symbols = Self {
+                    $($name: {
+                        let wanted = Wanted { name: stringify!($name), version: $version, exported: $exported };
+                        let address = find(wanted);
+                        found!($need, wanted, address, caps, function!($($argument),*))
+                    },)*
+                };
+                Ok((symbols, caps))
+            }
+        }
+    };
+}
+
+symbols! {
+    // the process
+    cuInit 2000 "cuInit" required (c_uint);
+    cuGetErrorName 6000 "cuGetErrorName" required (CUresult, *mut *const c_char);
+    cuGetErrorString 6000 "cuGetErrorString" required (CUresult, *mut *const c_char);
+
+    // devices
+    cuDeviceGetCount 2000 "cuDeviceGetCount" required (*mut c_int);
+    cuDeviceGet 2000 "cuDeviceGet" required (*mut CUdevice, c_int);
+    cuDeviceGetName 2000 "cuDeviceGetName" required (*mut c_char, c_int, CUdevice);
+    cuDeviceGetAttribute 2000 "cuDeviceGetAttribute" required (*mut c_int, c_int, CUdevice);
+    cuDeviceTotalMem 3020 "cuDeviceTotalMem_v2" required (*mut usize, CUdevice);
+    cuDeviceGetUuid 11040 "cuDeviceGetUuid_v2" UUIDS (*mut CUuuid, CUdevice);
+
+    // contexts
+    cuDevicePrimaryCtxRetain 7000 "cuDevicePrimaryCtxRetain" required (*mut CUcontext, CUdevice);
+    cuDevicePrimaryCtxRelease 11000 "cuDevicePrimaryCtxRelease_v2" required (CUdevice);
+    cuDevicePrimaryCtxGetState 7000 "cuDevicePrimaryCtxGetState" required (CUdevice, *mut c_uint, *mut c_int);
+    cuCtxCreate 3020 "cuCtxCreate_v2" required (*mut CUcontext, c_uint, CUdevice);
+    cuCtxDestroy 4000 "cuCtxDestroy_v2" required (CUcontext);
+    cuCtxGetCurrent 4000 "cuCtxGetCurrent" required (*mut CUcontext);
+    cuCtxSetCurrent 4000 "cuCtxSetCurrent" required (CUcontext);
+    cuCtxPushCurrent 4000 "cuCtxPushCurrent_v2" required (CUcontext);
+    cuCtxPopCurrent 4000 "cuCtxPopCurrent_v2" required (*mut CUcontext);
+    cuCtxGetDevice 2000 "cuCtxGetDevice" required (*mut CUdevice);
+    cuCtxGetStreamPriorityRange 5050 "cuCtxGetStreamPriorityRange" PRIORITIES (*mut c_int, *mut c_int);
+
+    // streams
+    cuStreamCreateWithPriority 5050 "cuStreamCreateWithPriority" required (*mut CUstream, c_uint, c_int);
+    cuStreamDestroy 4000 "cuStreamDestroy_v2" required (CUstream);
+    cuStreamQuery 2000 "cuStreamQuery" required (CUstream);
+    cuStreamSynchronize 2000 "cuStreamSynchronize" SYNCHRONIZE (CUstream);
+    // Of 12.5 on it has a third argument, for green contexts.
+    cuStreamGetCtx 9020 "cuStreamGetCtx" required (CUstream, *mut CUcontext);
+    cuStreamWaitEvent 3020 "cuStreamWaitEvent" DEVICE_WAITS (CUstream, CUevent, c_uint);
+    // The one of 9.0 says NOT_SUPPORTED on drivers that have this one.
+    cuStreamWriteValue64 11070 "cuStreamWriteValue64_v2" STORE_WORDS (CUstream, CUdeviceptr, u64, c_uint);
+    // Of 13.1 on it has a fourth argument.
+    cuLaunchHostFunc 10000 "cuLaunchHostFunc" HOST_FUNCTIONS (CUstream, CUhostFn, *mut c_void);
+
+    // captures and graphs
+    cuStreamIsCapturing 10000 "cuStreamIsCapturing" required (CUstream, *mut c_int);
+    cuThreadExchangeStreamCaptureMode 10010 "cuThreadExchangeStreamCaptureMode" CAPTURE_MODE (*mut c_int);
+    cuStreamBeginCapture 10010 "cuStreamBeginCapture_v2" GRAPHS (CUstream, c_int);
+    cuStreamEndCapture 10000 "cuStreamEndCapture" GRAPHS (CUstream, *mut CUgraph);
+    cuGraphInstantiateWithFlags 11040 "cuGraphInstantiateWithFlags" GRAPHS (*mut CUgraphExec, CUgraph, u64);
+    cuGraphLaunch 10000 "cuGraphLaunch" GRAPHS (CUgraphExec, CUstream);
+    cuGraphExecDestroy 10000 "cuGraphExecDestroy" GRAPHS (CUgraphExec);
+    cuGraphDestroy 10000 "cuGraphDestroy" GRAPHS (CUgraph);
+
+    // events
+    cuEventCreate 2000 "cuEventCreate" required (*mut CUevent, c_uint);
+    cuEventRecord 2000 "cuEventRecord" required (CUevent, CUstream);
+    cuEventQuery 2000 "cuEventQuery" required (CUevent);
+    cuEventSynchronize 2000 "cuEventSynchronize" SYNCHRONIZE (CUevent);
+    cuEventDestroy 4000 "cuEventDestroy_v2" required (CUevent);
+
+    // memory
+    cuMemHostAlloc 2020 "cuMemHostAlloc" required (*mut *mut c_void, usize, c_uint);
+    cuMemFreeHost 2000 "cuMemFreeHost" required (*mut c_void);
+    cuMemHostGetDevicePointer 3020 "cuMemHostGetDevicePointer_v2" required (*mut CUdeviceptr, *mut c_void, c_uint);
+    cuMemAlloc 3020 "cuMemAlloc_v2" COPIES (*mut CUdeviceptr, usize);
+    cuMemFree 3020 "cuMemFree_v2" COPIES (CUdeviceptr);
+    cuMemcpyHtoDAsync 3020 "cuMemcpyHtoDAsync_v2" COPIES (CUdeviceptr, *const c_void, usize, CUstream);
+    cuMemcpyDtoHAsync 3020 "cuMemcpyDtoHAsync_v2" COPIES (*mut c_void, CUdeviceptr, usize, CUstream);
+    cuMemsetD8Async 3020 "cuMemsetD8Async" COPIES (CUdeviceptr, u8, usize, CUstream);
+
+    // kernels
+    cuModuleLoadDataEx 2010 "cuModuleLoadDataEx" MODULES (
+        *mut CUmodule,
+        *const c_void,
+        c_uint,
+        *mut c_int,
+        *mut *mut c_void,
+    );
+    cuModuleUnload 2000 "cuModuleUnload" MODULES (CUmodule);
+    cuModuleGetFunction 2000 "cuModuleGetFunction" MODULES (*mut CUfunction, CUmodule, *const c_char);
+    cuLaunchKernel 4000 "cuLaunchKernel" MODULES (
+        CUfunction,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        CUstream,
+        *mut *mut c_void,
+        *mut *mut c_void,
+    );
+}
+
+/// `cuDriverGetVersion`: looked up by its one name, before the others, since it says what may be asked for.
+pub(crate) type DriverGetVersion = function!(*mut c_int);
+/// `cuGetProcAddress_v2`, of 12.0 on.
+pub(crate) type GetProcAddressV2 = function!(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int);
+/// `cuGetProcAddress`, of 11.3 on.
+pub(crate) type GetProcAddress = function!(*const c_char, *mut *mut c_void, c_int, u64);
+/// Those for the legacy default stream, which is what the numbers 0 and 1 mean here.
+pub(crate) const CU_GET_PROC_ADDRESS_DEFAULT: u64 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_nothing_names_the_first_row() {
+        // SAFETY: nothing is found, so nothing is claimed.
+        let missing = unsafe { Symbols::find(|_| None) }.unwrap_err();
+        assert_eq!(missing.name, "cuInit");
+    }
+
+    #[test]
+    fn a_missing_function_takes_its_capability_and_no_other() {
+        extern "C" fn never() {}
+        let address = NonNull::new(never as *mut c_void);
+        // SAFETY: no function of the table is called.
+        let found = unsafe { Symbols::find(|wanted| address.filter(|_| wanted.name != "cuGraphLaunch")) };
+        let (symbols, caps) = found.unwrap();
+        assert_eq!(caps, Caps::all() - Caps::GRAPHS);
+        assert!(symbols.cuGraphLaunch.is_none());
+        assert!(symbols.cuGraphDestroy.is_some());
+    }
+
+    #[test]
+    fn an_exported_name_is_the_functions_own_with_at_most_a_version() {
+        for row in Symbols::ROWS {
+            let suffix = row.exported.strip_prefix(row.name);
+            assert!(matches!(suffix, Some("" | "_v2")), "{row:?}");
+        }
+    }
+}
