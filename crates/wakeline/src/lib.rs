@@ -5,6 +5,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
 //! | `sim` | `wakeline::sim`: the simulated device |
 //! | `wordwait` | `wakeline::wordwait`: parking on a completion line in hardware |
 //!
@@ -24,6 +25,8 @@ mod settings;
 pub use settings::Settings;
 #[doc(inline)]
 pub use wakeline_core::*;
+#[cfg(feature = "cuda")]
+pub use wakeline_cuda as cuda;
 #[cfg(feature = "sim")]
 pub use wakeline_sim as sim;
 #[cfg(feature = "wordwait")]

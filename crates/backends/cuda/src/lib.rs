@@ -5,6 +5,7 @@
 //!
 //! | here | what for |
 //! |---|---|
+//! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
 //! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
@@ -13,15 +14,19 @@
 //! [`wakeline_mapped`].
 //!
 //! ```
-//! use wakeline_cuda::Cuda;
-//! use wakeline_mapped::driver::Ordinal;
+//! use wakeline_core::{Inline, Wait, WaitPlan, drive, run_inline};
+//! use wakeline_cuda::{CuStream, Cuda};
 //!
 //! let cuda = match Cuda::load() {
 //!     Ok(cuda) => cuda,
 //!     Err(error) => return Ok(println!("skipped: {error}")),
 //! };
-//! let device = cuda.device(Ordinal(0))?;
-//! println!("{} with CUDA {}, stores words: {}", device.name()?, cuda.version(), device.stores_words()?);
+//! let context = cuda.context(0)?;
+//! let stream = context.stream()?; // or, of a live `CUstream`: unsafe { CuStream::from_raw(&context, raw) }?
+//! // .. launch work on `stream.raw()` ..
+//! let mut port = stream.port()?;
+//! # let plan: WaitPlan = "flag:park_us=50,backstop_us=1000".parse()?;
+//! # let _ = (port, plan);
 //! # Ok::<(), wakeline_core::Error>(())
 //! ```
 //!
@@ -37,9 +42,13 @@ mod driver;
 mod error;
 mod load;
 mod sys;
+mod wait;
 
 pub use caps::Caps;
 pub use cuda::{Cuda, DriverVersion};
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
 pub use load::Loader;
+pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
+#[doc(inline)]
+pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, Ordinal, SlotUse};
