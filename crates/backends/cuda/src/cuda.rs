@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use wakeline_core::Error;
-use wakeline_mapped::census::Census;
+use wakeline_mapped::Census;
 use wakeline_mapped::driver::Ordinal;
 
 use crate::caps::Caps;

@@ -7,7 +7,7 @@ use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
 use wakeline_core::Status;
-use wakeline_mapped::census::Census;
+use wakeline_mapped::Census;
 use wakeline_mapped::driver::{
     CaptureMode, HostFunction, LineDriver, Ordinal, RawContext, RawEvent, RawPage, RawStream, Special,
 };

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 use wakeline_core::{Error, ErrorCode};
-use wakeline_mapped::census::Census;
+use wakeline_mapped::Census;
 
 use crate::cuda::{Cuda, DriverVersion, Loaded};
 use crate::error::BACKEND;
