@@ -225,21 +225,26 @@ pub fn eventually(within: Duration, mut yes: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Makes a measurement up to three times, for a machine that others load as well.
+/// How often a measurement is made at most.
+const ATTEMPTS: u32 = 10;
+
+/// Makes a measurement until it is right, up to ten times with longer and longer pauses between: others load the machine as well, but
+/// not for good.
 ///
 /// # Panics
 ///
-/// With what the last one found wrong.
+/// With what each found wrong.
 #[expect(clippy::panic, reason = "for tests")]
 pub fn measured<T>(mut once: impl FnMut() -> Result<T, String>) -> T {
     let mut wrong = Vec::new();
-    for _ in 0..3 {
+    for attempt in 0..ATTEMPTS {
         match once() {
             Ok(found) => return found,
             Err(this) => wrong.push(this),
         }
+        std::thread::sleep(Duration::from_millis(100) * attempt);
     }
-    panic!("three times in a row: {}", wrong.join("; "))
+    panic!("wrong every time: {}", wrong.join("; "))
 }
 
 /// The middle one.
