@@ -1,0 +1,47 @@
+//! The thread that runs host functions, one after the other, without the lock.
+#![allow(unsafe_code)]
+
+use core::ffi::c_void;
+use std::thread;
+
+use super::arg::HostFn;
+use super::current;
+use super::state::shared;
+
+/// A host function whose turn has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hosted {
+    pub(super) stream: u64,
+    pub(super) function: usize,
+    pub(super) data: usize,
+}
+
+/// Starts the thread. Says whether it runs.
+pub(super) fn start() -> bool {
+    thread::Builder::new().name("fake-driver-host".to_owned()).spawn(run).is_ok()
+}
+
+fn run() {
+    current::now_runs_host_functions();
+    let mut state = shared().lock();
+    loop {
+        let Some(hosted) = state.hosted.pop_front() else {
+            state = shared().wait_for_change(state);
+            continue;
+        };
+        drop(state);
+        call(hosted);
+        state = shared().lock();
+        state.returned(hosted.stream);
+        shared().advance(&mut state);
+    }
+}
+
+fn call(hosted: Hosted) {
+    let function: *const c_void = core::ptr::with_exposed_provenance(hosted.function);
+    // SAFETY: the number was made of a function of this type, in `launch_host`.
+    let function: HostFn = unsafe { core::mem::transmute(function) };
+    let data = core::ptr::with_exposed_provenance_mut(hosted.data);
+    // SAFETY: who enqueued it promised that it may be called with this data once the work before it is done.
+    unsafe { function(data) }
+}

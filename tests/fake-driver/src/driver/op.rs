@@ -1,0 +1,146 @@
+//! What a stream can hold, and what each of it does when its turn is over.
+
+use std::sync::Arc;
+
+use super::state::State;
+use crate::Status;
+
+/// One operation of a stream. Captured graphs are made of them, too.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// Nothing: it only has its place in the order.
+    Nothing,
+    Store {
+        address: u64,
+        value: u64,
+    },
+    /// Goes on once the word is as asked.
+    Wait {
+        address: u64,
+        value: u64,
+        test: Test,
+    },
+    /// An event's record; of the records of that event, this one.
+    Record {
+        event: u64,
+        record: u64,
+    },
+    Copy {
+        to: u64,
+        from: Source,
+        bytes: usize,
+    },
+    Fill {
+        to: u64,
+        value: u8,
+        bytes: usize,
+    },
+    Free {
+        address: u64,
+    },
+    /// A call of the user's, by its address.
+    Host {
+        function: usize,
+        data: usize,
+    },
+}
+
+/// Where a copy comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    At(u64),
+    /// Pageable memory of the host is read when the copy is enqueued, as the driver stages it.
+    Staged(Arc<[u8]>),
+}
+
+/// How `cuStreamWaitValue64` compares.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Test {
+    Reached,
+    Equal,
+    And,
+    Nor,
+}
+
+impl Test {
+    pub(super) fn of(flags: u32) -> Option<Self> {
+        [Self::Reached, Self::Equal, Self::And, Self::Nor].into_iter().nth(usize::try_from(flags).ok()?)
+    }
+
+    pub(super) fn passes(self, word: u64, value: u64) -> bool {
+        match self {
+            Self::Reached => word.wrapping_sub(value).cast_signed() >= 0,
+            Self::Equal => word == value,
+            Self::And => word & value != 0,
+            Self::Nor => !(word | value) != 0,
+        }
+    }
+}
+
+impl Op {
+    /// How long it takes, once begun, if it is for the clock to say.
+    pub(super) fn takes_ns(&self, store_lag_ns: u64) -> Option<u64> {
+        match self {
+            Self::Store { .. } => Some(store_lag_ns),
+            Self::Wait { .. } | Self::Host { .. } => None,
+            _ => Some(0),
+        }
+    }
+
+    /// The memory that it writes.
+    pub(super) fn writes(&self) -> Option<(u64, usize)> {
+        match *self {
+            Self::Store { address, .. } => Some((address, 8)),
+            Self::Copy { to, bytes, .. } | Self::Fill { to, bytes, .. } => Some((to, bytes)),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Does what `op` does, at the time it ended.
+    pub(super) fn perform(&mut self, context: u64, op: &Op, end: u64) {
+        match op {
+            Op::Nothing | Op::Wait { .. } | Op::Host { .. } => {}
+            Op::Store { address, value } => {
+                if !self.pages.store(*address, *value) {
+                    self.misses(context, *address, "a store");
+                }
+            }
+            Op::Record { event, record } => self.recorded(*event, *record, end),
+            Op::Copy { to, from, bytes } => {
+                if !self.pages.copy(*to, from, *bytes) {
+                    self.misses(context, *to, "a copy");
+                }
+            }
+            Op::Fill { to, value, bytes } => {
+                if !self.pages.fill(*to, *value, *bytes) {
+                    self.misses(context, *to, "a fill");
+                }
+            }
+            Op::Free { address } => self.freed_by_stream(*address),
+        }
+    }
+
+    /// The device was to use memory that is not there. What was freed is left alone; what never was is a fault.
+    pub(super) fn misses(&mut self, context: u64, address: u64, what: &str) {
+        if self.pages.was_freed(address) {
+            self.violation(&format!("{what} to {address:#x}, which is freed"));
+        } else {
+            self.violation(&format!("{what} to {address:#x}, which is no memory of the device's"));
+            self.fault(context, Status::ILLEGAL_ADDRESS);
+        }
+    }
+
+    /// Stops everything in the context; calls are told later.
+    pub(super) fn fault(&mut self, context: u64, status: Status) {
+        let told_at = self.now.saturating_add(self.options.fault_delay_us.saturating_mul(1_000));
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.halt(status, told_at);
+        }
+        let streams = &self.streams;
+        let halted = |stream: u64| streams.get(&stream).is_none_or(|stream| stream.context == context);
+        self.hosted.retain(|hosted| !halted(hosted.stream));
+        self.stirred = true;
+    }
+}

@@ -1,0 +1,146 @@
+//! The books of all memory: what lives, what was freed, and whether an access is to the one or the other.
+//!
+//! Freed pinned pages are poisoned and kept for a while. So what still writes to them is seen, and hurts nobody.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::op::Source;
+use super::raw;
+use crate::wire::Live;
+
+/// How much freed pinned memory is kept before the oldest of it is given back.
+const KEPT_BYTES_MAX: usize = 32 << 20;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) context: u64,
+    pub(super) bytes: usize,
+    pub(super) is_pinned: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    live: BTreeMap<u64, Page>,
+    /// Poisoned: the start and the bytes.
+    kept: VecDeque<(u64, usize)>,
+    kept_bytes: usize,
+}
+
+impl Pages {
+    /// New memory of that context; none if the host has no more.
+    pub(super) fn allocate(&mut self, page: Page) -> Option<u64> {
+        let start = raw::allocate(page.bytes)?;
+        self.live.insert(start, page);
+        Some(start)
+    }
+
+    /// Frees an allocation. Gives back the start of one that was kept and has been written to since it was freed.
+    pub(super) fn free(&mut self, start: u64) -> Option<u64> {
+        let page = self.live.remove(&start)?;
+        if !page.is_pinned {
+            raw::free(start, page.bytes);
+            return None;
+        }
+        raw::poison(start, page.bytes);
+        self.kept.push_back((start, page.bytes));
+        self.kept_bytes += page.bytes;
+        let mut written = None;
+        while self.kept_bytes > KEPT_BYTES_MAX {
+            let Some((start, bytes)) = self.kept.pop_front() else { break };
+            if !raw::is_poisoned(start, bytes) {
+                written = Some(start);
+            }
+            self.kept_bytes -= bytes;
+            raw::free(start, bytes);
+        }
+        written
+    }
+
+    /// The kept pages that were written to since they were freed; they are poisoned anew.
+    pub(super) fn written_after_free(&self) -> Vec<u64> {
+        let written = self.kept.iter().filter(|(start, bytes)| !raw::is_poisoned(*start, *bytes));
+        let repoisoned = written.map(|(start, bytes)| {
+            raw::poison(*start, *bytes);
+            *start
+        });
+        repoisoned.collect()
+    }
+
+    pub(super) fn at(&self, start: u64) -> Option<Page> {
+        self.live.get(&start).copied()
+    }
+
+    pub(super) fn of(&self, context: u64) -> Vec<u64> {
+        let its = self.live.iter().filter(|(_, page)| page.context == context);
+        its.map(|(start, _)| *start).collect()
+    }
+
+    /// Whether all of these bytes are in one allocation that lives.
+    pub(super) fn holds(&self, address: u64, bytes: usize) -> bool {
+        let before = self.live.range(..=address).next_back();
+        before.is_some_and(|(start, page)| is_within(*start, page.bytes, address, bytes))
+    }
+
+    pub(super) fn is_pinned(&self, address: u64) -> bool {
+        let before = self.live.range(..=address).next_back();
+        before.is_some_and(|(start, page)| page.is_pinned && is_within(*start, page.bytes, address, 1))
+    }
+
+    pub(super) fn was_freed(&self, address: u64) -> bool {
+        self.kept.iter().any(|(start, bytes)| is_within(*start, *bytes, address, 1))
+    }
+
+    /// These say whether the memory was there; else they do nothing.
+    pub(super) fn store(&self, address: u64, value: u64) -> bool {
+        let there = address.is_multiple_of(8) && self.holds(address, 8);
+        if there {
+            raw::store(address, value);
+        }
+        there
+    }
+
+    pub(super) fn load(&self, address: u64) -> Option<u64> {
+        (address.is_multiple_of(8) && self.holds(address, 8)).then(|| raw::load(address))
+    }
+
+    pub(super) fn copy(&self, to: u64, from: &Source, bytes: usize) -> bool {
+        if !self.holds(to, bytes) {
+            return false;
+        }
+        match from {
+            Source::Staged(staged) => raw::write(to, staged),
+            Source::At(from) if self.holds(*from, bytes) => raw::copy(to, *from, bytes),
+            Source::At(_) => return false,
+        }
+        true
+    }
+
+    pub(super) fn fill(&self, to: u64, value: u8, bytes: usize) -> bool {
+        let there = self.holds(to, bytes);
+        if there {
+            raw::fill(to, value, bytes);
+        }
+        there
+    }
+
+    pub(super) fn live(&self) -> Live {
+        let mut live = Live::default();
+        for page in self.live.values() {
+            let (count, bytes) = if page.is_pinned {
+                (&mut live.pinned_pages, &mut live.pinned_bytes)
+            } else {
+                (&mut live.device_allocations, &mut live.device_bytes)
+            };
+            *count += 1;
+            *bytes += page.bytes as u64;
+        }
+        live
+    }
+}
+
+/// Whether `bytes` at `address` are within `len` bytes at `start`.
+pub(super) fn is_within(start: u64, len: usize, address: u64, bytes: usize) -> bool {
+    let from = address.checked_sub(start);
+    let to = from.and_then(|from| from.checked_add(bytes as u64));
+    to.is_some_and(|to| to <= len as u64)
+}

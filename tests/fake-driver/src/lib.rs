@@ -1,0 +1,38 @@
+//! A stand-in for `libcuda.so.1`: a library that exports the driver's symbols, simulates devices in real time, and can be
+//! made to fail, delay, drop, refuse or block every call.
+//!
+//! The package is built twice from one source:
+//!
+//! - as a C library, all that is below `driver`: the exported symbols `cu*` and the state behind them. It has threads and
+//!   statics, as the real one has.
+//! - as a Rust library, [`Fake`]: a test's handle to one loaded copy of the C library.
+//!
+//! The state of a fake is never that of the Rust library: `driver` is private, nothing outside of it uses it, and a
+//! [`Fake`] reaches its copy by resolved symbols only. Every [`Fake`] loads a copy of its own, so tests that run at once share
+//! nothing.
+//!
+//! ```no_run
+//! use wakeline_fake_driver::{Act, Fake, Rule, Status};
+//!
+//! let fake = Fake::new()?;
+//! fake.rule(Rule::new("cuStreamQuery", Act::Fail(Status::LAUNCH_FAILED)).skip(3).times(1));
+//! // .. load the library at `fake.path()` with the loader under test, and use it ..
+//! assert!(fake.calls("cuStreamQuery") > 3);
+//! assert_eq!(fake.live().pinned_pages, 0);
+//! assert!(fake.violations().is_empty());
+//! # Ok::<(), wakeline_fake_driver::FakeError>(())
+//! ```
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("the fake driver is a library for 64-bit Linux");
+
+mod driver;
+mod fake;
+mod locate;
+mod status;
+mod wire;
+
+pub use fake::{Fake, thread_id};
+pub use locate::FakeError;
+pub use status::Status;
+pub use wire::{Act, Call, Live, Options, Rule, RuleId};
