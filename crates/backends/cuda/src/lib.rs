@@ -8,6 +8,7 @@
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
+//! | [`Module`], [`Function`], [`Graph`], [`DeviceBuffer`], [`HostBuffer`], [`kernels`] | launching work, for examples and tests |
 //! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
 //!
 //! [`Cuda`] is a [`LineDriver`](wakeline_mapped::driver::LineDriver): lines, streams and points over it are those of
@@ -40,7 +41,11 @@ mod cuda;
 mod device;
 mod driver;
 mod error;
+mod graph;
+pub mod kernels;
 mod load;
+mod memory;
+mod module;
 mod sys;
 mod wait;
 
@@ -48,7 +53,10 @@ pub use caps::Caps;
 pub use cuda::{Cuda, DriverVersion};
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
+pub use graph::Graph;
 pub use load::Loader;
+pub use memory::{DeviceBuffer, HostBuffer};
+pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]
 pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, Ordinal, SlotUse};

@@ -27,6 +27,15 @@ pub(crate) type CUhostFn = unsafe extern "C" fn(data: *mut c_void);
 /// Sixteen bytes.
 pub(crate) type CUuuid = [u8; 16];
 
+/// A handle of the driver's, to hand back to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handle(pub(crate) *mut c_void);
+
+// SAFETY: nothing here looks behind the pointer, and the driver takes its handles from any thread with the right context bound.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("CUDA's driver has a 64-bit interface alone: build without the CUDA backend for this target");
 
@@ -47,11 +56,14 @@ pub(crate) const CU_STREAM_PER_THREAD: usize = 2;
 pub(crate) const CU_STREAM_NON_BLOCKING: c_uint = 1;
 pub(crate) const CU_STREAM_WRITE_VALUE_DEFAULT: c_uint = 0;
 pub(crate) const CU_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
+pub(crate) const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
 pub(crate) const CU_STREAM_CAPTURE_MODE_RELAXED: c_int = 2;
 pub(crate) const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 pub(crate) const CU_CTX_SCHED_AUTO: c_uint = 0;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
+pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
+pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
 /// A row of the table: what is looked for.
 #[derive(Clone, Copy, Debug)]

@@ -168,6 +168,11 @@ impl<D: LineDriver> Context<D> {
         self.inner.told(error)
     }
 
+    /// Counts a failed call of the caller's own where nobody can be told: in a drop.
+    pub fn failed_in_drop(&self, error: &crate::error::CallError) {
+        self.inner.failed_in_drop(error);
+    }
+
     /// The driver.
     pub fn driver(&self) -> &D {
         &self.inner.driver

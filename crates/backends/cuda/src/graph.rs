@@ -1,0 +1,190 @@
+//! Graphs: work that is captured from a stream once and launched as one, any number of times.
+//!
+//! ```text
+//!   capture(stream, keep, work)
+//!      begin ─► work enqueues ─► end ─► instantiate ─► Graph ─launch─► ..
+//!                    │ error, panic                      owns `keep`
+//!                    └─► end all the same: the stream can be used again
+//! ```
+//!
+//! Captures are of the calling thread alone: no other thread's calls can invalidate them, nor they another's.
+
+use core::ptr;
+
+use wakeline_core::Error;
+use wakeline_mapped::Context;
+use wakeline_mapped::driver::RawStream;
+use wakeline_mapped::error::CallError;
+
+use crate::cuda::Cuda;
+use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUgraph, CUresult, Handle};
+
+/// Captured work that can be launched as one, and `K`: what it needs to stay alive.
+///
+/// ```no_run
+/// # use wakeline_cuda::{Cuda, DeviceBuffer, Graph, HostBuffer};
+/// # let context = Cuda::load()?.context(0)?;
+/// let stream = context.stream()?;
+/// let (mut host, device) = (HostBuffer::new(&context, 4_096)?, DeviceBuffer::new(&context, 4_096)?);
+/// host.as_mut_slice().fill(1);
+/// // SAFETY: the stream is alive and nobody else's; the graph owns both buffers.
+/// let mut graph = unsafe {
+///     Graph::capture(&context, stream.raw(), (host, device), |(host, device)| device.copy_from(stream.raw(), host))
+/// }?;
+/// // SAFETY: as above; the graph is not dropped before the copy is done.
+/// unsafe { graph.launch(stream.raw()) }?;
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Graph<K = ()> {
+    /// Dropped before what it uses is.
+    runs: Executable,
+    keep: K,
+}
+
+#[derive(Debug)]
+struct Executable {
+    context: Context<Cuda>,
+    raw: Handle,
+}
+
+impl<K> Graph<K> {
+    /// Captures what `work` enqueues on `stream`, to be launched later; nothing of it runs now.
+    ///
+    /// The capture ends whatever comes of `work`: when it fails or panics, its work is thrown away and the stream is as before.
+    /// While it runs the context is bound.
+    ///
+    /// # Errors
+    ///
+    /// What `work` returns; or [`Backend`](wakeline_core::ErrorCode::Backend): the driver lacks [`Caps::GRAPHS`](crate::Caps::GRAPHS), the
+    /// stream cannot be captured (the legacy default stream, one that is being captured) or the capture was invalidated, say by a wait for it.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive, of `context`, and used by nobody else meanwhile.
+    pub unsafe fn capture(
+        context: &Context<Cuda>,
+        stream: RawStream,
+        keep: K,
+        work: impl FnOnce(&K) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let cuda = context.driver();
+        let instantiate = cuda
+            .symbols()
+            .cuGraphInstantiateWithFlags
+            .ok_or_else(|| cuda.absent("cuGraphInstantiateWithFlags"))?;
+        let told = |error: CallError| context.told(error);
+        let _bound = context.bind()?;
+        // SAFETY: the context is bound, and the stream is as the caller says.
+        let capture = unsafe { Capture::begin(cuda, stream) }.map_err(told)?;
+        work(&keep)?;
+        let captured = capture.end().map_err(told)?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the context is bound, and the graph was captured above.
+        let status = unsafe { instantiate(&raw mut raw, captured.graph, 0) };
+        cuda.check("cuGraphInstantiateWithFlags", status).map_err(told)?;
+        Ok(Self { runs: Executable { context: context.clone(), raw: Handle(raw) }, keep })
+    }
+
+    /// Enqueues all of it on `stream`, behind what is there and behind its own last launch. Does not wait for the device, but for room in
+    /// its queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Backend`](wakeline_core::ErrorCode::Backend): the context has failed, or the like.
+    ///
+    /// # Safety
+    ///
+    /// - `stream` is alive and of the context of the capture.
+    /// - What was captured is sound to run now, and neither the graph nor what it keeps is dropped or used otherwise until it is done.
+    pub unsafe fn launch(&mut self, stream: RawStream) -> Result<(), Error> {
+        let Executable { context, raw } = &self.runs;
+        let cuda = context.driver();
+        let launch = cuda.symbols().cuGraphLaunch.ok_or_else(|| cuda.absent("cuGraphLaunch"))?;
+        let _bound = context.bind()?;
+        // SAFETY: the context is bound, the graph is alive and no other thread's, by `&mut`; the rest is as the caller says.
+        let status = unsafe { launch(raw.0, stream.as_ptr()) };
+        cuda.check("cuGraphLaunch", status).map_err(|error| context.told(error))
+    }
+
+    /// What it keeps alive.
+    pub fn kept(&self) -> &K {
+        &self.keep
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        let cuda = self.context.driver();
+        let Some(destroy) = cuda.symbols().cuGraphExecDestroy else { return };
+        let Ok(_bound) = self.context.bind() else { return };
+        // SAFETY: the context is bound, the graph was made here and is destroyed once; the driver lets a launch of it end.
+        let status = unsafe { destroy(self.raw.0) };
+        if let Err(error) = cuda.check("cuGraphExecDestroy", status) {
+            self.context.failed_in_drop(&error);
+        }
+    }
+}
+
+/// A capture under way, which ends when this is dropped. The context is bound for as long.
+struct Capture<'c> {
+    cuda: &'c Cuda,
+    stream: RawStream,
+    end: unsafe extern "system" fn(*mut core::ffi::c_void, *mut CUgraph) -> CUresult,
+    destroy: unsafe extern "system" fn(CUgraph) -> CUresult,
+    ended: bool,
+}
+
+impl<'c> Capture<'c> {
+    /// # Safety
+    ///
+    /// The stream is alive and of the bound context, for as long as the value lives.
+    unsafe fn begin(cuda: &'c Cuda, stream: RawStream) -> Result<Self, CallError> {
+        let symbols = cuda.symbols();
+        let begin = symbols.cuStreamBeginCapture.ok_or_else(|| cuda.absent("cuStreamBeginCapture"))?;
+        let end = symbols.cuStreamEndCapture.ok_or_else(|| cuda.absent("cuStreamEndCapture"))?;
+        let destroy = symbols.cuGraphDestroy.ok_or_else(|| cuda.absent("cuGraphDestroy"))?;
+        // SAFETY: the context is bound and the stream alive, says the caller.
+        let status = unsafe { begin(stream.as_ptr(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) };
+        cuda.check("cuStreamBeginCapture", status)?;
+        Ok(Self { cuda, stream, end, destroy, ended: false })
+    }
+
+    fn end(mut self) -> Result<Captured, CallError> {
+        self.end_now()
+    }
+
+    fn end_now(&mut self) -> Result<Captured, CallError> {
+        self.ended = true;
+        let mut graph = ptr::null_mut();
+        // SAFETY: the context is bound, and the capture of this stream was begun here, on this thread.
+        let status = unsafe { (self.end)(self.stream.as_ptr(), &raw mut graph) };
+        let captured = Captured { graph, destroy: self.destroy };
+        self.cuda.check("cuStreamEndCapture", status)?;
+        Ok(captured)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Whoever drops it unended has an error of its own to tell.
+            let _ = self.end_now();
+        }
+    }
+}
+
+/// A captured graph: what executables are made from. It is not needed any more once one is.
+struct Captured {
+    graph: CUgraph,
+    destroy: unsafe extern "system" fn(CUgraph) -> CUresult,
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        if !self.graph.is_null() {
+            // SAFETY: it was captured here, and nobody else has it.
+            let _ = unsafe { (self.destroy)(self.graph) };
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Kernels for examples, tests and benches, as text: work of a given length, stores, and faults on purpose.
+//!
+//! They are written by hand in the driver's own assembly language, so that nothing is needed to build them, and are compiled by the
+//! driver when they are loaded. Any device of compute capability 7.0 on runs them. All of their parameters are `u64`.
+//!
+//! | kernel | parameters | what it does |
+//! |---|---|---|
+//! | [`OCCUPY`] | nanoseconds | is busy for so long, at most 60 s |
+//! | [`STORE_WORD`] | address, value, nanoseconds | is busy, then stores the value with a fence of the whole system before it |
+//! | [`STAMP`] | address | stores the device's time in nanoseconds |
+//! | [`TRAP`] | none | traps: `CUDA_ERROR_LAUNCH_FAILED` (719) |
+//! | [`ILLEGAL_ADDRESS`] | none | stores where nothing is mapped: `CUDA_ERROR_ILLEGAL_ADDRESS` (700) |
+//! | [`ASSERT_FAILS`] | none | fails an assertion: `CUDA_ERROR_ASSERT` (710), and the driver prints it |
+//!
+//! ```no_run
+//! use wakeline_cuda::{Cuda, Module, kernels};
+//!
+//! let context = Cuda::load()?.context(0)?;
+//! let stream = context.stream()?;
+//! let occupy = Module::from_ptx(&context, kernels::PTX)?.function(kernels::OCCUPY)?;
+//! // SAFETY: the stream is alive, and the kernel takes one u64 and touches no memory.
+//! unsafe { occupy.launch(stream.raw(), 1, 1, 0, [&1_000_000_u64]) }?;
+//! # Ok::<(), wakeline_core::Error>(())
+//! ```
+
+/// All of the kernels: one module's text.
+pub const PTX: &str = include_str!("kernels.ptx");
+
+/// Busy for `ns`: `(ns)`. Any grid and block.
+pub const OCCUPY: &str = "occupy";
+
+/// Busy for `ns`, then a fence and a store of `value`: `(address, value, ns)`. One thread.
+pub const STORE_WORD: &str = "store_word";
+
+/// Stores the device's time: `(address)`. One thread.
+pub const STAMP: &str = "stamp";
+
+/// Ends in a trap.
+pub const TRAP: &str = "traps";
+
+/// Stores where nothing is mapped.
+pub const ILLEGAL_ADDRESS: &str = "illegal_address";
+
+/// Fails an assertion.
+pub const ASSERT_FAILS: &str = "assert_fails";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_an_entry_of_the_text_and_each_entry_has_a_name() {
+        let names = [OCCUPY, STORE_WORD, STAMP, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
+        for name in names {
+            assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
+        }
+        assert_eq!(PTX.matches(".entry ").count(), names.len());
+    }
+
+    #[test]
+    fn the_text_is_what_the_drivers_compiler_reads() {
+        assert!(PTX.is_ascii(), "no other letters, in comments neither");
+        let code: Vec<_> =
+            PTX.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("//")).take(3).collect();
+        assert_eq!(code, [".version 6.0", ".target sm_70", ".address_size 64"]);
+    }
+
+    #[test]
+    fn the_store_of_a_word_has_its_fence_right_before_it() {
+        let lines: Vec<_> = PTX.lines().map(str::trim).collect();
+        let fence = lines.iter().position(|line| *line == "fence.acq_rel.sys;").unwrap();
+        assert_eq!(lines[fence + 1], "st.relaxed.sys.u64 [%rd9], %rd10;");
+    }
+}
