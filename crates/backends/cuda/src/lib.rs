@@ -59,4 +59,4 @@ pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]
-pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, Ordinal, SlotUse};
+pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, LineDriver, Ordinal, SlotUse};
