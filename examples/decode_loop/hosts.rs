@@ -1,12 +1,11 @@
 //! The hosts that wait for the same steps, and what each needs.
 
 use std::fmt;
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use tokio::runtime::{Builder, Runtime};
-use wakeline::{CompletionLine, Error, ErrorCode, ExecutorKind, Strictness, resolve};
+use wakeline::{Error, ErrorCode, ExecutorKind, LineRef, Strictness, resolve};
 use wakeline_std::{ParkPolicy, StdClock, Watcher, WatcherConfig};
 use wakeline_tokio::{TokioLocal, TokioWatcher};
 use wakeline_uring::Probe;
@@ -139,14 +138,14 @@ fn without_ring(probe: &Probe) -> Result<Option<LeftOut>, Failure> {
 }
 
 /// What the hosts consist of, where they were asked for.
-pub(crate) struct Waiters {
+pub(crate) struct Waiters<L> {
     pub(crate) watcher: Option<Watcher>,
     pub(crate) tokio: Option<(Runtime, TokioWatcher)>,
-    pub(crate) local: Option<(TokioLocal<Arc<CompletionLine>>, Runtime)>,
+    pub(crate) local: Option<(TokioLocal<L>, Runtime)>,
     pub(crate) ring: Option<Ring>,
 }
 
-impl Waiters {
+impl<L: LineRef> Waiters<L> {
     /// To be called before this thread is kept to one processor: the threads that are started here may run on any.
     pub(crate) fn start(hosts: &[Host], clock: StdClock, policy: ParkPolicy) -> Result<Self, Failure> {
         let has = |host| hosts.contains(&host);

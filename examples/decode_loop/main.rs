@@ -13,6 +13,7 @@
 //! | `steps.rs` | which recorded steps are replayed |
 //! | `plans.rs` | the ways of waiting, and a margin for this machine |
 //! | `hosts.rs` | who waits, and what that needs |
+//! | `device/` | what plays the steps |
 //! | `replay.rs` | launching a step, waiting for it and measuring the wait: **the part that uses wakeline** |
 //! | `watched.rs` | the same where a watcher's thread watches |
 //! | `meter.rs` | what several threads use |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod device;
 mod hosts;
 mod meter;
 mod plans;
@@ -44,6 +46,8 @@ use wakeline_examples::trace::TraceError;
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
 use cli::Cli;
+use device::Device;
+use device::sim::Sim;
 use hosts::{Host, Waiters};
 use replay::{Learned, Stage};
 use steps::{STEPS_A_ROUND, Source, Workload};
@@ -150,8 +154,8 @@ fn run() -> Result<(), Failure> {
     let environment = Environment::of_this_thread(SEED);
     let waiters = Waiters::start(&hosts, clock, policy)?;
     // A real device needs no processor: the simulated one shall not take the waiting thread's.
-    let (stage, apart) = Apart::from(|| Stage::new(clock, policy, SEED, waiters));
-    let stage = stage?;
+    let (device, apart) = Apart::from(|| Sim::start(clock, SEED));
+    let stage = Stage::new(clock, policy, device?, waiters);
     let oversleep = plans::oversleep(clock)?;
 
     let mut table = Table::new(io::stdout().lock(), cli.quiet);
@@ -198,8 +202,8 @@ struct Run {
 }
 
 /// Waits for the steps of a workload, round by round, in each round under every plan.
-fn replay(
-    stage: &Stage,
+fn replay<D: Device>(
+    stage: &Stage<D>,
     workload: &Workload,
     cli: &Cli,
     (plans, hosts): (&[WaitBands], &[Host]),

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use wakeline::sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, Witness};
 use wakeline::wordwait::WordWait;
 use wakeline::{
     Clock, Executor, Inline, Instant, Nanos, PointTable, Reactor, Report, Timer, Wait, Watch, drive_at,
@@ -11,26 +10,22 @@ use wakeline::{
 };
 use wakeline_examples::tokens::{TEXT, Tokenizer};
 use wakeline_std::usage::thread_cpu_time;
-use wakeline_std::{DeviceThread, ParkIdle, ParkPolicy, Point, StdClock, StdIdle, StdPark, TscRate};
+use wakeline_std::{ParkIdle, ParkPolicy, Point, StdClock, StdIdle, StdPark, TscRate};
 
 use crate::Failure;
+use crate::device::{Device, Line, Stream, Truth};
 use crate::hosts::{Host, Waiters};
-use crate::meter::{Meter, Metered};
 use crate::plans::{Arm, POINTS_MAX};
 use crate::steps::{PointKey, Step};
 
 /// How long the work runs before it lets others run.
 const CHUNK: Nanos = Nanos::from_micros(20);
 
-pub(crate) type Time = RealTime<StdClock, fn(Nanos)>;
-
-/// The simulated device in real time, and a thread of this process that drives it.
-pub(crate) struct Stage {
+/// The device, and all that waits for it.
+pub(crate) struct Stage<D: Device> {
     pub(crate) clock: StdClock,
-    pub(crate) stream: SimStream<Time>,
-    thread: DeviceThread<Metered<SimDevice<Time>>>,
-    pub(crate) meter: Meter,
-    pub(crate) waiters: Waiters,
+    pub(crate) device: D,
+    pub(crate) waiters: Waiters<Line<D>>,
     pub(crate) idle: StdIdle,
     policy: ParkPolicy,
     /// The park in hardware, or why there is none.
@@ -52,10 +47,6 @@ pub(crate) struct Sample {
     /// By how much the device's thread stored the word late, where it did.
     pub(crate) store_late: Option<Nanos>,
 }
-
-/// How long the device's thread watches the clock before something is due: its sleeps must not make the device late, for a real one
-/// is not. The table tells how late it was all the same.
-const DEVICE_SPIN_US: u32 = 1_000;
 
 pub(crate) fn sleep(length: Nanos) {
     std::thread::sleep(std::time::Duration::from_nanos(length.as_nanos()));
@@ -86,36 +77,18 @@ impl Learned {
     }
 }
 
-/// What was true of a wait that has returned.
-pub(crate) fn sample(
-    witness: &Witness<Time>,
-    report: Report,
-    returned: Instant,
-    cpu: Nanos,
-    worked: Nanos,
-) -> Result<Sample, Failure> {
-    let truth = witness.truth();
-    let ended = truth.ended_at.ok_or(Failure::TooEarly)?;
-    let store_late = truth.landed_at.zip(truth.stored_at).map(|(landed, stored)| stored.since(landed));
-    Ok(Sample { report, latency: returned.since(ended), cpu, worked, store_late })
+/// What a wait that has returned was like.
+pub(crate) fn sample(truth: Truth, report: Report, returned: Instant, cpu: Nanos, worked: Nanos) -> Sample {
+    let Truth { ended, store_late } = truth;
+    Sample { report, latency: returned.since(ended), cpu, worked, store_late }
 }
 
-impl Stage {
-    pub(crate) fn new(
-        clock: StdClock,
-        policy: ParkPolicy,
-        seed: u64,
-        waiters: Waiters,
-    ) -> Result<Self, Failure> {
-        let config = SimConfig { seed, ..SimConfig::default() };
-        let device = SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), config)?;
-        let stream = device.stream()?;
-        let meter = Meter::default();
-        let thread = DeviceThread::spawn_spinning(clock, meter.device(device), DEVICE_SPIN_US)?;
+impl<D: Device> Stage<D> {
+    pub(crate) fn new(clock: StdClock, policy: ParkPolicy, device: D, waiters: Waiters<Line<D>>) -> Self {
         let tsc_rate = || TscRate::measure(clock, TscRate::LENGTH).map(TscRate::ticks_per_2_32_ns);
         let word_wait = WordWait::probe(clock, tsc_rate);
         let (idle, tokenizer) = (StdIdle::new(clock), Tokenizer::of(TEXT));
-        Ok(Self { clock, stream, thread, meter, waiters, idle, policy, word_wait, tokenizer })
+        Self { clock, device, waiters, idle, policy, word_wait, tokenizer }
     }
 
     /// Why there is no park in hardware.
@@ -130,8 +103,7 @@ impl Stage {
     /// Ends the threads, and tells of a panic of the device's.
     pub(crate) fn close(self) -> Result<(), Failure> {
         self.waiters.close()?;
-        self.thread.stop()?;
-        Ok(())
+        self.device.close()
     }
 
     /// Waits for each step as the arm does, and hands every sample to `each`.
@@ -249,11 +221,10 @@ impl Stage {
         worked: &Cell<Nanos>,
     ) -> Result<Sample, Failure>
     where
-        H: Clock + Timer + Watch<SimPort<Time>>,
+        H: Clock + Timer + Watch<<D::Stream as Stream>::Port>,
     {
-        self.stream.launch(step.residual)?;
-        let mut port = self.stream.point();
-        let witness = port.witness();
+        let stream = self.device.stream();
+        let (mut port, witness) = stream.launch(step)?;
         let wait = Wait::new(arm.bands.choose(step.rows));
         let worked_before = worked.get();
         let cpu_before = cpu();
@@ -261,6 +232,6 @@ impl Stage {
         let returned = self.clock.now();
         let used = cpu() - cpu_before;
         let worked = worked.get() - worked_before;
-        sample(&witness, report, returned, used - worked, worked)
+        Ok(sample(stream.truth(&witness)?, report, returned, used - worked, worked))
     }
 }

@@ -5,6 +5,7 @@ use wakeline::Outcome;
 use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
 use wakeline_std::Point;
 
+use crate::device::Device;
 use crate::plans::Arm;
 use crate::replay::{Learned, Stage};
 use crate::steps::{Source, Step, Workload};
@@ -62,9 +63,9 @@ impl Tally {
     }
 
     /// Waits for these steps; says what CPU time that took.
-    pub(crate) fn round(
+    pub(crate) fn round<D: Device>(
         &mut self,
-        stage: &Stage,
+        stage: &Stage<D>,
         steps: &[Step],
         learned: &Learned,
         device: &mut Tail,

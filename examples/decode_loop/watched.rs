@@ -1,18 +1,18 @@
 //! Waits that a watcher's threads watch: for a task of the measuring thread, and for one of tokio's `multi_thread` runtime.
 
-use wakeline::sim::{SimPort, SimStream};
 use wakeline::{Clock as _, Nanos, WaitPlan};
 use wakeline_std::{Point, StdClock, WatcherWait};
 
 use crate::Failure;
+use crate::device::{Device, Stream};
 use crate::meter::REST;
 use crate::plans::Arm;
-use crate::replay::{Learned, Sample, Stage, Time, cpu, sample, sleep};
+use crate::replay::{Learned, Sample, Stage, cpu, sample, sleep};
 use crate::steps::Step;
 
 /// What a wait for a step needs, so that a task can take it along.
 struct Wanted {
-    residual: Nanos,
+    step: Step,
     plan: WaitPlan,
     point: Point,
 }
@@ -25,7 +25,7 @@ struct Round {
 
 fn wanted(arm: &Arm, steps: &[Step], learned: &Learned) -> Vec<Wanted> {
     let wanted = |step: &Step| Wanted {
-        residual: step.residual,
+        step: *step,
         plan: *arm.bands.choose(step.rows),
         point: learned.point(step.key),
     };
@@ -33,30 +33,28 @@ fn wanted(arm: &Arm, steps: &[Step], learned: &Learned) -> Vec<Wanted> {
 }
 
 /// Launches and awaits one step after the other.
-async fn wait_for_all(
+async fn wait_for_all<S: Stream>(
     clock: StdClock,
-    stream: SimStream<Time>,
+    stream: S,
     wanted: Vec<Wanted>,
-    wait: impl Fn(SimPort<Time>, &WaitPlan, &Point) -> WatcherWait<SimPort<Time>>,
+    wait: impl Fn(S::Port, &WaitPlan, &Point) -> WatcherWait<S::Port>,
 ) -> Result<Round, Failure> {
     let mut round = Round { samples: Vec::with_capacity(wanted.len()), beside: Nanos::ZERO };
-    for Wanted { residual, plan, point } in wanted {
+    for Wanted { step, plan, point } in wanted {
         // No await lies between two readings: they are of one thread, whichever it is.
         let start = cpu();
-        stream.launch(residual)?;
-        let port = stream.point();
-        let witness = port.witness();
+        let (port, witness) = stream.launch(&step)?;
         let launched = cpu();
         let report = wait(port, &plan, &point).await?;
         let returned = clock.now();
         let ended = cpu();
-        round.samples.push(sample(&witness, report, returned, Nanos::ZERO, Nanos::ZERO)?);
+        round.samples.push(sample(stream.truth(&witness)?, report, returned, Nanos::ZERO, Nanos::ZERO));
         round.beside = round.beside + (launched - start) + (cpu() - ended);
     }
     Ok(round)
 }
 
-impl Stage {
+impl<D: Device> Stage<D> {
     /// As a task of this thread, which sleeps meanwhile.
     pub(crate) fn watched(
         &self,
@@ -68,7 +66,7 @@ impl Stage {
         let watcher = self.waiters.watcher.as_ref().ok_or(Failure::NoHost)?;
         let wanted = wanted(arm, steps, learned);
         let wait = |port, plan: &WaitPlan, point: &Point| watcher.wait(port, plan, point);
-        let run = || self.idle.block_on(wait_for_all(self.clock, self.stream.clone(), wanted, wait));
+        let run = || self.idle.block_on(wait_for_all(self.clock, self.device.stream().clone(), wanted, wait));
         self.metered(run, each)
     }
 
@@ -86,7 +84,7 @@ impl Stage {
         let run = || {
             // This thread only hands the task over and waits for its end.
             let start = cpu();
-            let task = runtime.spawn(wait_for_all(self.clock, self.stream.clone(), wanted, wait));
+            let task = runtime.spawn(wait_for_all(self.clock, self.device.stream().clone(), wanted, wait));
             let mut round = runtime.block_on(task)??;
             round.beside = round.beside + (cpu() - start);
             Ok(round)
@@ -101,12 +99,12 @@ impl Stage {
         mut each: impl FnMut(Sample),
     ) -> Result<(), Failure> {
         sleep(REST);
-        let before = self.meter.others();
+        let before = self.device.meter().others();
         let Round { samples, beside } = run()?;
         let resting = cpu();
         sleep(REST);
         let beside = beside + (cpu() - resting);
-        let used = self.meter.others() - before - beside;
+        let used = self.device.meter().others() - before - beside;
         let share = Nanos::from_nanos(used.as_nanos() / samples.len().max(1) as u64);
         for sample in samples {
             each(Sample { cpu: share, ..sample });

@@ -1,0 +1,259 @@
+//! A CUDA driver to test on: the stand-in, or the machine's own.
+//!
+//! The same tests run on both. Where there is no GPU those on the machine's own are counted as ignored, and say so.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::panic, reason = "for tests")]
+#![allow(unsafe_code, reason = "launches kernels")]
+
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use wakeline_core::{Error, Nanos};
+use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Function, Module, Ordinal, kernels};
+use wakeline_fake_driver::{Fake, Live, Options};
+
+/// How long the stand-in takes to tell of a fault: the real one takes 340 ms.
+pub const FAKE_FAULT: Duration = Duration::from_millis(3);
+
+/// A driver, and a context of its own on its first device.
+#[derive(Debug)]
+pub struct Rig {
+    context: CudaContext,
+    kernels: Kernels,
+    cuda: Cuda,
+    /// The stand-in, where it is that.
+    fake: Option<Fake>,
+}
+
+/// Kernels to launch.
+#[derive(Clone, Debug)]
+pub struct Kernels {
+    occupy: Function,
+    store_word: Function,
+    trap: Function,
+    illegal_address: Function,
+    assert_fails: Function,
+}
+
+impl Kernels {
+    /// Loads them.
+    pub fn load(context: &CudaContext) -> Result<Self, Error> {
+        let module = Module::from_ptx(context, kernels::PTX)?;
+        Ok(Self {
+            occupy: module.function(kernels::OCCUPY)?,
+            store_word: module.function(kernels::STORE_WORD)?,
+            trap: module.function(kernels::TRAP)?,
+            illegal_address: module.function(kernels::ILLEGAL_ADDRESS)?,
+            assert_fails: module.function(kernels::ASSERT_FAILS)?,
+        })
+    }
+
+    /// Occupies the stream for so long.
+    pub fn occupy(&self, stream: &CuStream, length: Nanos) -> Result<(), Error> {
+        let ns = length.as_nanos();
+        // SAFETY: the stream is alive; the kernel takes a u64 and touches no memory.
+        unsafe { self.occupy.launch(stream.raw(), 1, 1, 0, [&ns]) }
+    }
+
+    /// A kernel that stores `value` at the device's `address` after so long.
+    ///
+    /// # Safety
+    ///
+    /// The eight bytes at `address` stay until the kernel has ended.
+    pub unsafe fn store_word(
+        &self,
+        stream: &CuStream,
+        address: u64,
+        value: u64,
+        after: Nanos,
+    ) -> Result<(), Error> {
+        let ns = after.as_nanos();
+        // SAFETY: the stream is alive, the kernel takes three u64 and stores where the caller says it may.
+        unsafe { self.store_word.launch(stream.raw(), 1, 1, 0, [&address, &value, &ns]) }
+    }
+
+    /// A kernel that faults.
+    pub fn fault(&self, stream: &CuStream, fault: Fault) -> Result<(), Error> {
+        let kernel = match fault {
+            Fault::Trap => &self.trap,
+            Fault::IllegalAddress => &self.illegal_address,
+            Fault::Assert => &self.assert_fails,
+        };
+        // SAFETY: the stream is alive; the kernel takes nothing, and ruins its own context alone.
+        unsafe { kernel.launch(stream.raw(), 1, 1, 0, []) }
+    }
+}
+
+/// What a kernel does wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A trap.
+    Trap,
+    /// A store where nothing is.
+    IllegalAddress,
+    /// An assertion that fails.
+    Assert,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Trap, Self::IllegalAddress, Self::Assert];
+
+    /// What the driver calls it.
+    pub const fn status(self) -> &'static str {
+        match self {
+            Self::Trap => "CUDA_ERROR_LAUNCH_FAILED (719)",
+            Self::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
+            Self::Assert => "CUDA_ERROR_ASSERT (710)",
+        }
+    }
+}
+
+impl Rig {
+    /// The stand-in, as `change` has it behave.
+    pub fn fake(change: impl FnOnce(&mut Options)) -> Self {
+        let fake = Fake::new().unwrap();
+        fake.configure(|options| {
+            options.fault_delay_us = u64::try_from(FAKE_FAULT.as_micros()).unwrap();
+            change(options);
+        });
+        let cuda = Cuda::load_from(fake.path()).unwrap();
+        Self::on(cuda, Some(fake))
+    }
+
+    /// The machine's own driver.
+    pub fn gpu() -> Result<Self, Error> {
+        Ok(Self::on(Cuda::load()?, None))
+    }
+
+    fn on(cuda: Cuda, fake: Option<Fake>) -> Self {
+        let context = CudaContext::create(&cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+        let kernels = Kernels::load(&context).unwrap();
+        Self { context, kernels, cuda, fake }
+    }
+
+    /// The driver.
+    pub const fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    /// The test's own context.
+    pub const fn context(&self) -> &CudaContext {
+        &self.context
+    }
+
+    /// Its kernels.
+    pub const fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// The stand-in, in a test that runs on it alone.
+    pub fn stand_in(&self) -> &Fake {
+        self.fake.as_ref().unwrap()
+    }
+
+    /// Whether it is the stand-in.
+    pub const fn is_fake(&self) -> bool {
+        self.fake.is_some()
+    }
+
+    /// How long the driver takes to tell of a fault, at most.
+    pub const fn fault_delay(&self) -> Duration {
+        if self.is_fake() { FAKE_FAULT } else { Duration::from_millis(600) }
+    }
+
+    /// A stream of the test's context.
+    pub fn stream(&self) -> CuStream {
+        self.context.stream().unwrap()
+    }
+
+    /// A stream that is occupied for so long.
+    pub fn busy(&self, length: Nanos) -> CuStream {
+        let stream = self.stream();
+        self.kernels.occupy(&stream, length).unwrap();
+        stream
+    }
+
+    /// Lets go of everything, and looks what is left in the stand-in.
+    fn end(self, leaves: bool) -> Result<(), String> {
+        let Self { context, kernels, cuda, fake } = self;
+        drop(kernels);
+        drop(context);
+        drop(cuda);
+        let Some(fake) = fake else { return Ok(()) };
+        fake.clear_rules();
+        fake.release();
+        let violations = fake.violations();
+        if !violations.is_empty() {
+            return Err(format!("the driver was misused: {violations:#?}"));
+        }
+        let (live, nothing) = (fake.live(), Live::default());
+        if live != nothing && !leaves {
+            return Err(format!("left behind: {live:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// Where a test can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum On {
+    /// On the stand-in and on a GPU.
+    Both,
+    /// On the stand-in alone: it makes the driver fail.
+    Fake,
+    /// On the stand-in alone, and it may leave something behind.
+    FakeLeaving,
+}
+
+/// A test.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// Its function's name.
+    pub name: &'static str,
+    /// Where it runs.
+    pub on: On,
+    /// What it does.
+    pub run: fn(&Rig),
+}
+
+/// Lists functions as tests: `driver_tests![Both: one, two; Fake: three]`.
+#[macro_export]
+macro_rules! driver_tests {
+    ($($on:ident: $($name:ident),+ $(,)?);+ $(;)?) => {
+        pub(crate) const TESTS: &[$crate::rig::Test] = &[$($(
+            $crate::rig::Test { name: stringify!($name), on: $crate::rig::On::$on, run: $name },
+        )+)+];
+    };
+}
+
+/// Runs the tests of these groups as the arguments say; does not return.
+pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
+    let arguments = Arguments::from_args();
+    let no_gpu = Cuda::load().err();
+    let mut trials = Vec::new();
+    let mut skipped = 0;
+    for (group, tests) in groups {
+        for test in *tests {
+            let Test { name, on, run } = *test;
+            trials.push(Trial::test(format!("fake::{group}::{name}"), move || {
+                let rig = Rig::fake(|_| {});
+                run(&rig);
+                Ok(rig.end(on == On::FakeLeaving)?)
+            }));
+            if on == On::Both {
+                skipped += u32::from(no_gpu.is_some());
+                let trial = Trial::test(format!("gpu::{group}::{name}"), move || {
+                    let rig = Rig::gpu().map_err(|error| error.to_string())?;
+                    run(&rig);
+                    Ok(rig.end(false)?)
+                });
+                trials.push(trial.with_ignored_flag(no_gpu.is_some()));
+            }
+        }
+    }
+    if let Some(error) = no_gpu {
+        eprintln!("skipped: no CUDA device: {skipped} tests are ignored ({error})");
+    }
+    libtest_mimic::run(&arguments, trials).exit()
+}
