@@ -109,7 +109,16 @@ impl Cuda {
 
 #[cfg(test)]
 mod tests {
+    use core::ffi::c_void;
+    use core::ptr::NonNull;
+
+    use wakeline_mapped::Census;
+    use wakeline_mapped::driver::{LineDriver, RawStream};
+
     use super::*;
+    use crate::caps::Caps;
+    use crate::cuda::{DriverVersion, Loaded};
+    use crate::sys::Wanted;
 
     #[test]
     fn every_status_has_the_kind_that_the_header_gives_it() {
@@ -119,5 +128,31 @@ mod tests {
         assert_eq!(of(Kind::Sticky), sticky);
         assert_eq!(of(Kind::NotSupported), [36, 215, 217, 221, 222, 223, 224, 225, 801, 804, 811]);
         assert_eq!(of(Kind::Capturing), (900..=908).collect::<Vec<_>>());
+    }
+
+    extern "system" fn says_nothing(_: CUresult, _: *mut *const c_char) -> CUresult {
+        1
+    }
+
+    extern "system" fn never() {}
+
+    #[test]
+    fn a_function_that_the_driver_lacks_is_not_supported_and_named() {
+        let address = |wanted: Wanted| match wanted.name {
+            "cuStreamWriteValue64" => ptr::null_mut(),
+            "cuGetErrorName" | "cuGetErrorString" => says_nothing as *mut c_void,
+            _ => never as *mut c_void,
+        };
+        // SAFETY: no other function of the table is called than those that are what they should be.
+        let found = unsafe { Symbols::find(|wanted| NonNull::new(address(wanted))) };
+        let (symbols, caps) = found.unwrap();
+        assert_eq!(caps, Caps::all() - Caps::STORE_WORDS);
+        let (version, library) = (DriverVersion(9_020), "libcuda.so.1".to_owned());
+        let cuda = Cuda::new(Loaded { symbols, caps, census: Census::new(), version, devices: 1, library });
+        // SAFETY: nothing is called.
+        let error = unsafe { cuda.store(RawStream::NULL, 0, 0) }.unwrap_err();
+        assert_eq!((error.call, error.status, error.kind), ("cuStreamWriteValue64", 801, Kind::NotSupported));
+        let said = "CUresult 801 (801), the driver (libcuda.so.1, CUDA 9.2) has no such function";
+        assert_eq!(error.to_string(), said);
     }
 }

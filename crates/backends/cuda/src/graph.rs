@@ -12,9 +12,9 @@
 use core::ptr;
 
 use wakeline_core::Error;
-use wakeline_mapped::Context;
 use wakeline_mapped::driver::RawStream;
 use wakeline_mapped::error::CallError;
+use wakeline_mapped::{Context, Stream};
 
 use crate::cuda::Cuda;
 use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUgraph, CUresult, Handle};
@@ -27,11 +27,11 @@ use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUgraph, CUresult, Handle}
 /// let stream = context.stream()?;
 /// let (mut host, device) = (HostBuffer::new(&context, 4_096)?, DeviceBuffer::new(&context, 4_096)?);
 /// host.as_mut_slice().fill(1);
-/// // SAFETY: the stream is alive and nobody else's; the graph owns both buffers.
-/// let mut graph = unsafe {
-///     Graph::capture(&context, stream.raw(), (host, device), |(host, device)| device.copy_from(stream.raw(), host))
-/// }?;
-/// // SAFETY: as above; the graph is not dropped before the copy is done.
+/// let mut graph = Graph::capture(&stream, (host, device), |(host, device)| {
+///     // SAFETY: the stream is alive; the graph owns both buffers.
+///     unsafe { device.copy_from(stream.raw(), host) }
+/// })?;
+/// // SAFETY: the stream is alive, and the graph not dropped before the copy is done.
 /// unsafe { graph.launch(stream.raw()) }?;
 /// # Ok::<(), wakeline_core::Error>(())
 /// ```
@@ -58,16 +58,12 @@ impl<K> Graph<K> {
     ///
     /// What `work` returns; or [`Backend`](wakeline_core::ErrorCode::Backend): the driver lacks [`Caps::GRAPHS`](crate::Caps::GRAPHS), the
     /// stream cannot be captured (the legacy default stream, one that is being captured) or the capture was invalidated, say by a wait for it.
-    ///
-    /// # Safety
-    ///
-    /// `stream` is alive, of `context`, and used by nobody else meanwhile.
-    pub unsafe fn capture(
-        context: &Context<Cuda>,
-        stream: RawStream,
+    pub fn capture(
+        stream: &Stream<Cuda>,
         keep: K,
         work: impl FnOnce(&K) -> Result<(), Error>,
     ) -> Result<Self, Error> {
+        let context = &stream.context();
         let cuda = context.driver();
         let instantiate = cuda
             .symbols()
@@ -75,8 +71,8 @@ impl<K> Graph<K> {
             .ok_or_else(|| cuda.absent("cuGraphInstantiateWithFlags"))?;
         let told = |error: CallError| context.told(error);
         let _bound = context.bind()?;
-        // SAFETY: the context is bound, and the stream is as the caller says.
-        let capture = unsafe { Capture::begin(cuda, stream) }.map_err(told)?;
+        // SAFETY: the context is bound, and the stream of it and borrowed.
+        let capture = unsafe { Capture::begin(cuda, stream.raw()) }.map_err(told)?;
         work(&keep)?;
         let captured = capture.end().map_err(told)?;
         let mut raw = ptr::null_mut();

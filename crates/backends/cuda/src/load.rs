@@ -253,3 +253,24 @@ impl Pins {
         NonNull::new(address).filter(|_| status == CUDA_SUCCESS)
     }
 }
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_required_function_that_is_absent_means_an_old_driver_or_none_at_all() {
+        let library = Opened::open(Some(Path::new("libm.so.6"))).unwrap();
+        let wanted = Symbols::ROWS.iter().find(|row| row.name == "cuDevicePrimaryCtxRelease").unwrap();
+        let old = library.lacks(*wanted, Some(DriverVersion(10_020)));
+        assert_eq!(old.code(), ErrorCode::DriverTooOld);
+        let said = ["cuda", "CUDA 10.2 without `cuDevicePrimaryCtxRelease_v2`", "CUDA 12.0 or newer"];
+        assert_eq!(old.args(), said);
+        for version in [None, Some(DriverVersion(12_000))] {
+            let other = library.lacks(*wanted, version);
+            assert_eq!(other.code(), ErrorCode::SymbolMissing);
+            assert_eq!(other.args()[1..3], ["libm.so.6", "cuDevicePrimaryCtxRelease_v2"]);
+            assert!(other.args()[3].ends_with("in every driver since CUDA 11.0"), "{other}");
+        }
+    }
+}
