@@ -8,6 +8,7 @@
 //! | [`OCCUPY`] | nanoseconds | is busy for so long, at most 60 s |
 //! | [`STORE_WORD`] | address, value, nanoseconds | is busy, then stores the value with a fence of the whole system before it |
 //! | [`STAMP`] | address | stores the device's time in nanoseconds |
+//! | [`TIMED_STEP`] | address | is busy for as many nanoseconds as stand there, then stores the device's time behind them |
 //! | [`TRAP`] | none | traps: `CUDA_ERROR_LAUNCH_FAILED` (719) |
 //! | [`ILLEGAL_ADDRESS`] | none | stores where nothing is mapped: `CUDA_ERROR_ILLEGAL_ADDRESS` (700) |
 //! | [`ASSERT_FAILS`] | none | fails an assertion: `CUDA_ERROR_ASSERT` (710), and the driver prints it |
@@ -35,6 +36,9 @@ pub const STORE_WORD: &str = "store_word";
 /// Stores the device's time: `(address)`. One thread.
 pub const STAMP: &str = "stamp";
 
+/// Busy for the nanoseconds at `cell`, then stores the device's time at `cell + 8`: `(cell)`. One thread.
+pub const TIMED_STEP: &str = "timed_step";
+
 /// Ends in a trap.
 pub const TRAP: &str = "traps";
 
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn each_name_is_an_entry_of_the_text_and_each_entry_has_a_name() {
-        let names = [OCCUPY, STORE_WORD, STAMP, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
+        let names = [OCCUPY, STORE_WORD, STAMP, TIMED_STEP, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
         for name in names {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }
