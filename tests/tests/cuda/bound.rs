@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use wakeline_core::{CompletionPort, ErrorCode, Status as Answer};
+use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal};
 use wakeline_fake_driver::thread_id;
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::driver_tests;
-use wakeline_tests::rig::{Kernels, Rig};
+use wakeline_tests::rig::Rig;
 
 use crate::waiting::{PLANS, lands, ms, plan, wait};
 
@@ -99,14 +100,11 @@ fn default_streams_are_what_they_are(rig: &Rig) {
 }
 
 fn captured(rig: &Rig, stream: &CuStream, during: impl FnOnce()) -> Graph<Kernels> {
-    // SAFETY: the stream is alive and this thread's alone; the graph keeps the kernels.
-    unsafe {
-        Graph::capture(rig.context(), stream.raw(), rig.kernels().clone(), |kernels| {
-            kernels.occupy(stream, ms(3))?;
-            during();
-            Ok(())
-        })
-    }
+    Graph::capture(stream, rig.kernels().clone(), |kernels| {
+        kernels.occupy(stream, ms(3))?;
+        during();
+        Ok(())
+    })
     .unwrap()
 }
 

@@ -52,7 +52,7 @@ fn on_an_executor(rig: &Rig) {
 fn on_a_ring(rig: &Rig) {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     match wakeline_uring::UringIdle::new(StdClock::new()) {
-        Ok(ring) => executed(rig, &ring, "ring"),
+        Ok(idle) => executed(rig, &idle, "ring"),
         // A machine may forbid rings.
         Err(error) => eprintln!("skipped: no io_uring: {error}"),
     }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, ErrorCode};
+use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Ordinal};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_tests::driver_tests;
-use wakeline_tests::rig::{Kernels, Rig};
+use wakeline_tests::rig::Rig;
 
 use crate::waiting::{PLANS, lands, ms, wait};
 
@@ -149,7 +150,7 @@ fn closing_what_is_in_use_says_what_by_when(rig: &Rig) {
 }
 
 fn threads_make_use_and_drop_everything_at_once(rig: &Rig) {
-    const THREADS: u64 = 8;
+    const THREADS: usize = 8;
     let shared = rig.stream();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -159,7 +160,9 @@ fn threads_make_use_and_drop_everything_at_once(rig: &Rig) {
                     let mine = rig.stream();
                     let stream = if (thread + round) % 3 == 0 { shared } else { &mine };
                     if round % 4 == 0 {
-                        rig.kernels().occupy(stream, wakeline_core::Nanos::from_micros(round * 3)).unwrap();
+                        rig.kernels()
+                            .occupy(stream, wakeline_core::Nanos::from_micros(round as u64 * 3))
+                            .unwrap();
                     }
                     let mut port = stream.port().unwrap();
                     match (thread * 7 + round) % 5 {
@@ -171,7 +174,7 @@ fn threads_make_use_and_drop_everything_at_once(rig: &Rig) {
                             drop((port, mine));
                             let _ = line.reached();
                         }
-                        way => drop(wait(PLANS[way as usize], &mut port).unwrap()),
+                        way => drop(wait(PLANS[way], &mut port).unwrap()),
                     }
                 }
             });

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, ErrorCode, Strictness};
+use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{CompletionPath, ContextConfig, CudaContext, Ordinal};
 use wakeline_fake_driver::{Act, Rule, RuleId, Status};
 use wakeline_tests::driver_tests;
-use wakeline_tests::rig::{Kernels, Rig};
+use wakeline_tests::rig::Rig;
 
 use crate::waiting::{PLANS, lands, ms, wait};
 
@@ -82,7 +83,7 @@ fn where_nothing_lands_waits_ask_and_end_well(rig: &Rig) {
     ends_well(rig, &context);
 }
 
-/// An old driver said NOT_SUPPORTED at the first store.
+/// An old driver said `NOT_SUPPORTED` at the first store.
 fn case_45_a_driver_that_does_not_support_stores_says_so_once(rig: &Rig) {
     let rule = rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
     let context = with(rig, ContextConfig::default());

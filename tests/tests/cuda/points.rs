@@ -115,8 +115,7 @@ fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
     let numbers: Vec<Seq> =
         core::iter::successors(Some(start.next()), |seq| Some(seq.next())).take(3).collect();
     for seq in &numbers {
-        // SAFETY: the word is kept to the end of the test, and the stream is waited for.
-        unsafe { rig.kernels().store_word(&stream, word.address(), seq.get(), ms(20)) }.unwrap();
+        rig.kernels().store_word(&stream, &word, seq.get(), ms(20)).unwrap();
     }
     for seq in &numbers {
         let mut port = word.port(&stream, *seq).unwrap();

@@ -81,7 +81,7 @@ impl<C: Clock> TimedStream<C> {
     /// As [`Module::from_ptx`] and [`CuStream::port`](wakeline_mapped::Stream::port).
     pub fn new(stream: &CuStream, clock: C) -> Result<Self, Error> {
         let context = stream.context();
-        let stamp = Module::from_ptx(&context, kernels::PTX)?.function(kernels::STAMP)?;
+        let stamp = Module::for_good(&context, kernels::PTX)?.function(kernels::STAMP)?;
         let mut cells = Vec::with_capacity(STAMPS);
         for _ in 0..STAMPS {
             cells.push(Cell { word: Some(context.kernel_word()?), uses: AtomicU64::new(0) });
