@@ -122,7 +122,7 @@ fn a_watcher_tells_all_that_wait_in_the_context(rig: &Rig) {
 fn a_fault_ends_waits_whose_words_callbacks_store(rig: &Rig) {
     let config = ContextConfig { completion: CompletionPath::Callback, ..ContextConfig::default() };
     let victim = Victim::with(rig, &config);
-    assert_eq!(victim.context.path().unwrap().granted(), CompletionPath::Callback);
+    assert_eq!(victim.context.completion(), CompletionPath::Callback);
     let stream = victim.stream();
     wait(PLANS[3], &mut stream.port().unwrap()).unwrap();
     victim.kernels.fault(&stream, Fault::Trap).unwrap();

@@ -42,9 +42,8 @@ fn each_path_that_is_asked_for_runs(rig: &Rig) {
     for completion in [CompletionPath::Word, CompletionPath::Callback, CompletionPath::Poll] {
         let config = ContextConfig { completion, strictness: Strictness::Strict, ..ContextConfig::default() };
         let context = with(rig, config);
-        let path = context.path().unwrap();
-        assert_eq!(path.granted(), completion);
-        assert!(path.warnings().is_empty());
+        assert_eq!(context.completion(), completion);
+        assert!(context.warnings().is_empty());
         let stream = context.stream().unwrap();
         let mut port = stream.port().unwrap();
         let arming = port.arm().unwrap();
@@ -65,9 +64,8 @@ fn case_39_a_store_that_never_lands_is_found_at_the_start(rig: &Rig) {
     let start = Wall::now();
     let context = with(rig, ContextConfig { probe_ms_max: 30, ..ContextConfig::default() });
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    let path = context.path().unwrap();
-    assert_eq!((path.requested(), path.granted()), (CompletionPath::Word, CompletionPath::Callback));
-    let [warning] = path.warnings() else { panic!("{:?}", path.warnings()) };
+    assert_eq!(context.completion(), CompletionPath::Callback);
+    let [warning] = context.warnings() else { panic!("{:?}", context.warnings()) };
     assert_eq!(warning.code(), ErrorCode::CompletionFallback);
     assert!(warning.to_string().contains("30 ms"), "{warning}");
     ends_well(rig, &context);
@@ -77,9 +75,8 @@ fn where_nothing_lands_waits_ask_and_end_well(rig: &Rig) {
     drop_stores(rig);
     rig.stand_in().rule(Rule::new("cuLaunchHostFunc", Act::Fail(Status(801))));
     let context = with(rig, ContextConfig { probe_ms_max: 30, ..ContextConfig::default() });
-    let path = context.path().unwrap();
-    assert_eq!(path.granted(), CompletionPath::Poll);
-    assert_eq!(path.warnings().len(), 1);
+    assert_eq!(context.completion(), CompletionPath::Poll);
+    assert_eq!(context.warnings().len(), 1);
     ends_well(rig, &context);
 }
 
@@ -87,10 +84,9 @@ fn where_nothing_lands_waits_ask_and_end_well(rig: &Rig) {
 fn case_45_a_driver_that_does_not_support_stores_says_so_once(rig: &Rig) {
     let rule = rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
     let context = with(rig, ContextConfig::default());
-    let path = context.path().unwrap();
-    assert_eq!(path.granted(), CompletionPath::Callback);
-    assert_eq!(path.warnings().len(), 1);
-    assert!(path.warnings()[0].to_string().contains("not supported"), "{}", path.warnings()[0]);
+    assert_eq!(context.completion(), CompletionPath::Callback);
+    assert_eq!(context.warnings().len(), 1);
+    assert!(context.warnings()[0].to_string().contains("not supported"), "{}", context.warnings()[0]);
     ends_well(rig, &context);
     assert_eq!(rig.stand_in().hits(rule), 1, "it is not tried again");
 }
