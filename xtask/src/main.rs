@@ -3,6 +3,7 @@
 //! They only start programs and read files. None of wakeline's own crates is built into this one, so the gates work
 //! while what they guard does not.
 
+mod bundle;
 mod ci;
 mod cmd;
 mod deps;
@@ -44,6 +45,8 @@ enum Task {
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
     Instructions(AllowMissing),
+    /// Fill a folder with executables for a GPU machine without Rust: tests, examples, benches and a script that runs them
+    Bundle(bundle::Args),
     /// Tell what this machine can do for a wait, and what to do about the rest
     Doctor(doctor::Args),
 }
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Ci(args) => ci::run(&args),
+        Task::Bundle(args) => bundle::run(&args),
         Task::Tidy => tidy::run(),
         Task::Deps => deps::run(),
         Task::Loom => loom::run(),

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs what is in this folder on a machine with a GPU: `./run` the tests and the examples, `./run tests`, `./run examples` or
+# `./run benches` some of it. Records go to the folder OUT, where that is set, else to `results` here.
+set -u
+cd "$(dirname "$0")" || exit 1
+out=${OUT:-results}
+mkdir -p "$out" || exit 1
+failed=0
+
+step() {
+    echo "==> $*"
+    "$@" || { code=$?; echo "<== failed with code $code: $*"; failed=1; }
+}
+
+tests() {
+    # One at a time: kernels that fault on purpose stay apart from waits that are timed.
+    step ./cuda gpu:: --test-threads 1
+}
+
+examples() {
+    step ./cuda_wait
+    step ./decode_loop --device cuda --json "$out/decode_loop-cuda.jsonl"
+}
+
+benches() {
+    step ./decode_loop --device cuda --host all --no-work --json "$out/decode_loop-hosts-cuda.jsonl"
+    step ./wake --json "$out/wake.jsonl"
+    step ./watch --json "$out/watch.jsonl"
+}
+
+case ${1:-all} in
+    tests) tests ;;
+    examples) examples ;;
+    benches) benches ;;
+    all) tests; examples ;;
+    *) echo "usage: ./run [tests|examples|benches]" >&2; exit 2 ;;
+esac
+exit "$failed"
