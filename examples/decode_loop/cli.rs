@@ -14,7 +14,7 @@ use crate::hosts::Named;
 /// until its step ends. That is at most 5 % of a step of 5 ms.
 const SPIN_US: u32 = 250;
 
-/// Replay recorded steps of GPU work in real time on a simulated device, and measure what waiting for them costs.
+/// Replay recorded steps of GPU work in real time on a simulated device or a GPU, and measure what waiting for them costs.
 ///
 /// Without arguments: some workloads of a trace that comes with the example, under three plans, the last also beside other work, in about 20 s. No
 /// GPU.
@@ -32,6 +32,9 @@ pub(crate) struct Cli {
     /// The plans are the same for each, but `poll` is of `std` alone unless `--plan` asks for it.
     #[arg(long = "host", value_name = "NAME", value_enum)]
     pub(crate) hosts: Vec<Named>,
+    /// Play the steps on this device
+    #[arg(long, value_enum, default_value_t = Where::Sim)]
+    pub(crate) device: Where,
     /// Replay this trace, a CSV file like examples/data/h200-a.csv
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -69,6 +72,17 @@ pub(crate) struct Cli {
     /// Print no table and no progress
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+/// What plays the steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Where {
+    /// A simulated device
+    Sim,
+    /// The first CUDA device: each step becomes a kernel that occupies it for as long
+    Cuda,
+    /// A CUDA device where there is one, else a simulated one
+    Auto,
 }
 
 /// What the durations of steps are learned by.

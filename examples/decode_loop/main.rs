@@ -1,10 +1,10 @@
-//! What waiting for GPU work costs, on recorded steps and a simulated device: no GPU needed.
+//! What waiting for GPU work costs, on recorded steps and a simulated device (no GPU needed) or a GPU (`--device cuda`).
 //!
 //! ```text
 //! cargo run --release --example decode_loop
 //! ```
 //!
-//! Each recorded step becomes a work item of the same length on a device that runs in real time, and is waited for under several
+//! Each recorded step becomes a work item of the same length on a device that runs in real time, a simulated one by default, and is waited for under several
 //! plans in turn. `--help` lists the arguments.
 //!
 //! | file | what |
@@ -45,8 +45,9 @@ use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_examples::trace::TraceError;
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
-use cli::Cli;
+use cli::{Cli, Where};
 use device::Device;
+use device::cuda::Gpu;
 use device::sim::Sim;
 use hosts::{Host, Waiters};
 use replay::{Learned, Stage};
@@ -131,61 +132,100 @@ fn run() -> Result<(), Failure> {
     let (hosts, left_out) = hosts::choose(&cli.hosts)?;
     let sketch = plans::sketch(&cli, &plans, &hosts)?;
     let workloads = steps::load(&source, &cli, &sketch)?;
-    let json = cli.json.as_deref().map(|path| {
-        let failed = |error| Failure::Json { file: path.display().to_string(), error };
-        File::create(path).map(JsonLines::new).map_err(failed)
-    });
-    let mut json = json.transpose()?;
-    let prometheus = cli.prometheus.as_deref().map(|path| {
-        let failed = |error| Failure::Prometheus { file: path.display().to_string(), error };
-        let file = File::create(path).map_err(failed)?;
-        Ok::<_, Failure>(move |text: &str| (&file).write_all(text.as_bytes()).map_err(failed))
-    });
-    let prometheus = prometheus.transpose()?;
-
     for left in left_out {
         // Whoever closes it does not want to know.
         let _ = writeln!(io::stderr(), "decode_loop: {left}");
     }
-    // Timers of this thread end as exactly as the machine can: its default is 50 us late.
-    let slack_before = TimerSlack::of_this_thread();
-    let slack = TimerSlack::set(TimerSlack::LEAST);
+    let setup = Setup { cli, plans, policy, source, hosts, sketch, workloads };
     let clock = StdClock::new();
-    let environment = Environment::of_this_thread(SEED);
-    let waiters = Waiters::start(&hosts, clock, policy)?;
-    // A real device needs no processor: the simulated one shall not take the waiting thread's.
-    let (device, apart) = Apart::from(|| Sim::start(clock, SEED));
-    let stage = Stage::new(clock, policy, device?, waiters);
-    let oversleep = plans::oversleep(clock)?;
+    let gpu = match setup.cli.device {
+        Where::Sim => None,
+        Where::Cuda => Some(Gpu::open(clock)?),
+        Where::Auto => match Gpu::open(clock) {
+            Ok(gpu) => Some(gpu),
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "decode_loop: warning: on a simulated device: {error}");
+                None
+            }
+        },
+    };
+    match gpu {
+        Some(gpu) => setup.measure(clock, || Ok(gpu)),
+        None => setup.measure(clock, || Sim::start(clock, SEED)),
+    }
+}
 
-    let mut table = Table::new(io::stdout().lock(), cli.quiet);
-    table.title(&source, &environment)?;
-    table.timers(slack_before, slack.as_ref().err(), &oversleep)?;
-    table.hosts(&hosts)?;
-    table.threads(apart.as_ref(), &hosts)?;
-    table.parking(policy, stage.park_warning().as_ref())?;
-    table.plans(&plans::texts(&sketch, &plans))?;
-    let points = Points::new(NAMED_POINTS_MAX)?;
-    let end = Instant::now() + Duration::from_secs(cli.seconds.into()) * OVERRUN_PERCENT / 100;
-    for workload in &workloads {
-        let run = replay(&stage, workload, &cli, (&plans, &hosts), &oversleep, &points, end)?;
-        table.workload(workload, &run)?;
-        if cli.stats {
-            table.statistics(&run)?;
-        }
-        if let (Some(json), Some(path)) = (&mut json, &cli.json) {
-            for (number, tally) in run.tallies.iter().enumerate() {
-                let record = tally.record(workload, &run, number, &source, &environment);
-                json.write(&record)
-                    .map_err(|error| Failure::Json { file: path.display().to_string(), error })?;
+/// What is to be measured, and how.
+struct Setup {
+    cli: Cli,
+    plans: Vec<WaitBands>,
+    policy: ParkPolicy,
+    source: Source,
+    hosts: Vec<Host>,
+    sketch: Vec<plans::Arm>,
+    workloads: Vec<Workload>,
+}
+
+impl Setup {
+    /// Measures on this device.
+    fn measure<D: Device>(
+        &self,
+        clock: StdClock,
+        device: impl FnOnce() -> Result<D, Failure>,
+    ) -> Result<(), Failure> {
+        let Self { cli, plans, policy, source, hosts, sketch, workloads } = self;
+        let policy = *policy;
+        let json = cli.json.as_deref().map(|path| {
+            let failed = |error| Failure::Json { file: path.display().to_string(), error };
+            File::create(path).map(JsonLines::new).map_err(failed)
+        });
+        let mut json = json.transpose()?;
+        let prometheus = cli.prometheus.as_deref().map(|path| {
+            let failed = |error| Failure::Prometheus { file: path.display().to_string(), error };
+            let file = File::create(path).map_err(failed)?;
+            Ok::<_, Failure>(move |text: &str| (&file).write_all(text.as_bytes()).map_err(failed))
+        });
+        let prometheus = prometheus.transpose()?;
+
+        // Timers of this thread end as exactly as the machine can: its default is 50 us late.
+        let slack_before = TimerSlack::of_this_thread();
+        let slack = TimerSlack::set(TimerSlack::LEAST);
+        let environment = Environment::of_this_thread(SEED);
+        let waiters = Waiters::start(hosts, clock, policy)?;
+        // A real device needs no processor: the simulated one shall not take the waiting thread's.
+        let (device, apart) = Apart::from(device);
+        let stage = Stage::new(clock, policy, device?, waiters);
+        let oversleep = plans::oversleep(clock)?;
+
+        let mut table = Table::new(io::stdout().lock(), cli.quiet);
+        table.title(source, stage.device.name(), &environment)?;
+        table.timers(slack_before, slack.as_ref().err(), &oversleep)?;
+        table.hosts(hosts)?;
+        table.threads(apart.as_ref(), stage.device.name().is_some(), hosts)?;
+        table.parking(policy, stage.park_warning().as_ref())?;
+        table.plans(&plans::texts(sketch, plans))?;
+        let points = Points::new(NAMED_POINTS_MAX)?;
+        let end = Instant::now() + Duration::from_secs(cli.seconds.into()) * OVERRUN_PERCENT / 100;
+        for workload in workloads {
+            let run = replay(&stage, workload, cli, (plans, hosts), &oversleep, &points, end)?;
+            table.workload(workload, &run)?;
+            if cli.stats {
+                table.statistics(&run)?;
+            }
+            if let (Some(json), Some(path)) = (&mut json, &cli.json) {
+                for (number, tally) in run.tallies.iter().enumerate() {
+                    let record = tally.record(workload, &run, number, source, &environment);
+                    json.write(&record)
+                        .map_err(|error| Failure::Json { file: path.display().to_string(), error })?;
+                }
             }
         }
+        table.legend(hosts)?;
+        if let Some(write) = prometheus {
+            write(&points.snapshot().prometheus())?;
+        }
+        stage.close()
     }
-    table.legend(&hosts)?;
-    if let Some(write) = prometheus {
-        write(&points.snapshot().prometheus())?;
-    }
-    stage.close()
 }
 
 /// What replaying a workload gave.
@@ -195,7 +235,9 @@ struct Run {
     /// Where the plans are the default ones.
     margin: Option<plans::Margin>,
     oversleep_p99: Nanos,
-    /// By how much the device's thread stored words late.
+    /// What played the steps, where it is not simulated.
+    on: Option<String>,
+    /// By how much the simulated device's thread stored words late.
     device: wakeline_benches::Tail,
     /// It took longer than it was to take, and was cut short.
     cut_short: bool,
@@ -224,6 +266,7 @@ fn replay<D: Device>(
         tallies: arms.iter().map(tally).collect::<Result<_, _>>()?,
         margin: plans.is_empty().then_some(margin),
         oversleep_p99: margin.oversleep,
+        on: stage.device.name().map(str::to_owned),
         device: wakeline_benches::Tail::new(),
         cut_short: false,
     };

@@ -33,6 +33,9 @@ const OVERHEAD_NS: u64 = 30_000;
 /// The workloads that are replayed without `--workload`, of the trace that comes with the example.
 const DEFAULT: [&str; 4] = ["decode-graph", "decode-eager", "mixed-prefill", "train-step"];
 
+/// What the names of workloads end in whose steps were launched as graphs.
+const GRAPHED: &str = "-graph";
+
 /// The trace that comes with the example.
 const BUILT_IN: &[u8] = include_bytes!("../data/h200-a.csv");
 
@@ -81,6 +84,8 @@ pub(crate) struct Step {
     pub(crate) key: PointKey,
     pub(crate) rows: u64,
     pub(crate) residual: Nanos,
+    /// Whether it was launched as a graph, as its workload's name says.
+    pub(crate) graphed: bool,
 }
 
 /// The number of a point, and its batch rows where these count.
@@ -147,7 +152,13 @@ pub(crate) fn load(source: &Source, cli: &Cli, arms: &[Arm]) -> Result<Vec<Workl
         {
             let point = picked.point(row.point);
             let residual = Nanos::from_nanos(row.residual_ns);
-            workload.steps.push(Step { key: key(cli.key, point, row.rows), rows: row.rows, residual });
+            let graphed = row.workload.ends_with(GRAPHED);
+            workload.steps.push(Step {
+                key: key(cli.key, point, row.rows),
+                rows: row.rows,
+                residual,
+                graphed,
+            });
         }
         Ok(())
     })?;

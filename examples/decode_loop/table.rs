@@ -88,14 +88,25 @@ impl<W: Write> Table<W> {
         writeln!(self.to, "{indent}{rest}")
     }
 
-    pub(crate) fn title(&mut self, source: &Source, environment: &Environment) -> io::Result<()> {
-        self.line(format_args!("What waiting for GPU work costs: recorded steps on a simulated device\n"))?;
+    pub(crate) fn title(
+        &mut self,
+        source: &Source,
+        gpu: Option<&str>,
+        environment: &Environment,
+    ) -> io::Result<()> {
+        let on = if gpu.is_some() { "a GPU" } else { "a simulated device" };
+        self.line(format_args!("What waiting for GPU work costs: recorded steps on {on}\n"))?;
         match source {
             Source::BuiltIn => self.line(format_args!(
                 "steps      recorded on an NVIDIA H200 ({}, comes with the example), replayed in real time",
                 source.name()
             ))?,
             Source::File(path) => self.line(format_args!("steps      {}", path.display()))?,
+        }
+        if let Some(gpu) = gpu {
+            self.line(format_args!(
+                "device     {gpu}; a step is a kernel of one thread that is busy for as long"
+            ))?;
         }
         let Environment { cpu, cpus, os, kernel, .. } = environment;
         self.line(format_args!("machine    {cpu}, {cpus} CPUs, {os} {kernel}"))?;
@@ -144,8 +155,12 @@ impl<W: Write> Table<W> {
         Ok(())
     }
 
-    pub(crate) fn threads(&mut self, apart: Option<&Apart>, hosts: &[Host]) -> io::Result<()> {
+    pub(crate) fn threads(&mut self, apart: Option<&Apart>, gpu: bool, hosts: &[Host]) -> io::Result<()> {
         match apart {
+            Some(apart) if gpu => {
+                self.line(format_args!("threads    the waiting one on CPU {}", apart.cpu()))
+            }
+            None if gpu => self.line(format_args!("threads    the waiting one on any CPU")),
             Some(apart) => self.line(format_args!(
                 "threads    the waiting one on CPU {}, the simulated device's on the others",
                 apart.cpu()
@@ -199,11 +214,13 @@ impl<W: Write> Table<W> {
             self.line(format_args!("  margin of flag+predict: {margin}"))?;
         }
         let device = run.device.quantiles();
-        self.line(format_args!(
-            "  the simulated device itself stored late by {} us (p50), {} us (p99)",
-            Us(Nanos::from_nanos(device.p50_ns)),
-            Us(Nanos::from_nanos(device.p99_ns))
-        ))?;
+        if run.on.is_none() {
+            self.line(format_args!(
+                "  the simulated device itself stored late by {} us (p50), {} us (p99)",
+                Us(Nanos::from_nanos(device.p50_ns)),
+                Us(Nanos::from_nanos(device.p99_ns))
+            ))?;
+        }
         self.columns("", "CPU", name_width, |(title, columns)| {
             let width = columns.iter().map(|(_, width)| width).sum();
             format!("{title:>width$}")

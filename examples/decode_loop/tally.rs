@@ -42,6 +42,8 @@ pub(crate) struct Counts {
 #[derive(Debug, Serialize)]
 pub(crate) struct Detail {
     trace: String,
+    /// What played the steps.
+    device: String,
     host: &'static str,
     plan: String,
     works: bool,
@@ -110,6 +112,7 @@ impl Tally {
             usage: self.usage,
             detail: Detail {
                 trace: source.name(),
+                device: run.on.clone().unwrap_or_else(|| "simulated".to_owned()),
                 host: self.arm.host.name(),
                 plan: self.arm.bands.to_string(),
                 works: self.arm.works,

@@ -6,6 +6,7 @@
 //! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
 //! | `crowds.rs` | crowds of waits on a watcher in real time, drawn from a seed and judged against the truth |
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
+//! | `rig.rs` | a CUDA driver to test on: the stand-in, or the machine's own |
 //! | `bin/soak.rs` | runs many seeds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
 //! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
@@ -13,6 +14,7 @@
 
 pub mod crowds;
 pub mod probe;
+pub mod rig;
 pub mod waits;
 pub mod watching;
 

@@ -3,13 +3,13 @@
 //! The same tests run on both. Where there is no GPU those on the machine's own are counted as ignored, and say so.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::panic, reason = "for tests")]
-#![allow(unsafe_code, reason = "launches kernels")]
 
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use wakeline_core::{Error, Nanos};
-use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Function, Module, Ordinal, kernels};
+use wakeline_cuda::kernels::{Fault, Kernels};
+use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Ordinal};
 use wakeline_fake_driver::{Fake, Live, Options};
 
 /// How long the stand-in takes to tell of a fault: the real one takes 340 ms.
@@ -25,87 +25,12 @@ pub struct Rig {
     fake: Option<Fake>,
 }
 
-/// Kernels to launch.
-#[derive(Clone, Debug)]
-pub struct Kernels {
-    occupy: Function,
-    store_word: Function,
-    trap: Function,
-    illegal_address: Function,
-    assert_fails: Function,
-}
-
-impl Kernels {
-    /// Loads them.
-    pub fn load(context: &CudaContext) -> Result<Self, Error> {
-        let module = Module::from_ptx(context, kernels::PTX)?;
-        Ok(Self {
-            occupy: module.function(kernels::OCCUPY)?,
-            store_word: module.function(kernels::STORE_WORD)?,
-            trap: module.function(kernels::TRAP)?,
-            illegal_address: module.function(kernels::ILLEGAL_ADDRESS)?,
-            assert_fails: module.function(kernels::ASSERT_FAILS)?,
-        })
-    }
-
-    /// Occupies the stream for so long.
-    pub fn occupy(&self, stream: &CuStream, length: Nanos) -> Result<(), Error> {
-        let ns = length.as_nanos();
-        // SAFETY: the stream is alive; the kernel takes a u64 and touches no memory.
-        unsafe { self.occupy.launch(stream.raw(), 1, 1, 0, [&ns]) }
-    }
-
-    /// A kernel that stores `value` at the device's `address` after so long.
-    ///
-    /// # Safety
-    ///
-    /// The eight bytes at `address` stay until the kernel has ended.
-    pub unsafe fn store_word(
-        &self,
-        stream: &CuStream,
-        address: u64,
-        value: u64,
-        after: Nanos,
-    ) -> Result<(), Error> {
-        let ns = after.as_nanos();
-        // SAFETY: the stream is alive, the kernel takes three u64 and stores where the caller says it may.
-        unsafe { self.store_word.launch(stream.raw(), 1, 1, 0, [&address, &value, &ns]) }
-    }
-
-    /// A kernel that faults.
-    pub fn fault(&self, stream: &CuStream, fault: Fault) -> Result<(), Error> {
-        let kernel = match fault {
-            Fault::Trap => &self.trap,
-            Fault::IllegalAddress => &self.illegal_address,
-            Fault::Assert => &self.assert_fails,
-        };
-        // SAFETY: the stream is alive; the kernel takes nothing, and ruins its own context alone.
-        unsafe { kernel.launch(stream.raw(), 1, 1, 0, []) }
-    }
-}
-
-/// What a kernel does wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// A trap.
-    Trap,
-    /// A store where nothing is.
-    IllegalAddress,
-    /// An assertion that fails.
-    Assert,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Trap, Self::IllegalAddress, Self::Assert];
-
-    /// What the driver calls it.
-    pub const fn status(self) -> &'static str {
-        match self {
-            Self::Trap => "CUDA_ERROR_LAUNCH_FAILED (719)",
-            Self::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
-            Self::Assert => "CUDA_ERROR_ASSERT (710)",
-        }
+/// What the driver calls a fault.
+pub const fn status(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Trap => "CUDA_ERROR_LAUNCH_FAILED (719)",
+        Fault::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
+        Fault::Assert => "CUDA_ERROR_ASSERT (710)",
     }
 }
 
@@ -122,6 +47,10 @@ impl Rig {
     }
 
     /// The machine's own driver.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
     pub fn gpu() -> Result<Self, Error> {
         Ok(Self::on(Cuda::load()?, None))
     }

@@ -3,7 +3,9 @@
 //! | file | what |
 //! |---|---|
 //! | `sim.rs` | the simulated device, in real time, and the thread that drives it |
+//! | `cuda.rs` | a GPU |
 
+pub(crate) mod cuda;
 pub(crate) mod sim;
 
 use wakeline::{CompletionPort, Instant, Nanos};
@@ -18,6 +20,9 @@ pub(crate) trait Device {
 
     /// Where steps are launched, one after the other.
     fn stream(&self) -> &Self::Stream;
+
+    /// What it is, for people; `None` for a simulated one.
+    fn name(&self) -> Option<&str>;
 
     /// What its own thread, where it has one, takes of the process's CPU time.
     fn meter(&self) -> &Meter;

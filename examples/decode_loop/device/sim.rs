@@ -42,6 +42,10 @@ impl Device for Sim {
         &self.stream
     }
 
+    fn name(&self) -> Option<&str> {
+        None
+    }
+
     fn meter(&self) -> &Meter {
         &self.meter
     }

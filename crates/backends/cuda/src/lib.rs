@@ -6,6 +6,7 @@
 //! | here | what for |
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
+//! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
 //! | [`Module`], [`Function`], [`Graph`], [`DeviceBuffer`], [`HostBuffer`], [`kernels`] | launching work, for examples and tests |
@@ -37,6 +38,7 @@
 #![allow(unsafe_code, reason = "a backend: it calls the driver's C interface")]
 
 mod caps;
+mod clock;
 mod cuda;
 mod device;
 mod driver;
@@ -47,9 +49,11 @@ mod load;
 mod memory;
 mod module;
 mod sys;
+mod timed;
 mod wait;
 
 pub use caps::Caps;
+pub use clock::{ClockOffset, DRIFT_PPM_MAX};
 pub use cuda::{Cuda, DriverVersion};
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
@@ -57,6 +61,7 @@ pub use graph::Graph;
 pub use load::Loader;
 pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
+pub use timed::{STAMPS, TimedPort, TimedStream};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]
-pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, Ordinal, SlotUse};
+pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, LineDriver, Ordinal, SlotUse};

@@ -149,7 +149,11 @@ impl Opened {
                     let name = name.to_string_lossy().into_owned();
                     return Ok(Self { library: ManuallyDrop::new(library), name });
                 }
-                Err(error) => said.push(error.to_string()),
+                // The system's own words are the error's source.
+                Err(error) => said.push(match core::error::Error::source(&error) {
+                    Some(source) => source.to_string(),
+                    None => error.to_string(),
+                }),
             }
         }
         let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();

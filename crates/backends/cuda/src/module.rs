@@ -40,6 +40,8 @@ pub struct Module {
 struct Loaded {
     context: Context<Cuda>,
     raw: Handle,
+    /// Whether the last handle unloads it: else it goes with its context.
+    unloads: bool,
 }
 
 impl Module {
@@ -57,6 +59,15 @@ impl Module {
         };
         // SAFETY: a text that ends with a zero is one of the forms that are read, and is read to its end alone.
         unsafe { Self::load(context, text.as_ptr().cast()) }
+    }
+
+    /// As [`from_ptx`](Self::from_ptx), and stays loaded for as long as the context is there: nobody need know when its last kernel has ended.
+    pub(crate) fn for_good(context: &Context<Cuda>, ptx: &str) -> Result<Self, Error> {
+        let mut module = Self::from_ptx(context, ptx)?;
+        if let Some(loaded) = Arc::get_mut(&mut module.loaded) {
+            loaded.unloads = false;
+        }
+        Ok(module)
     }
 
     /// Loads a binary image: a cubin or a fat binary.
@@ -97,7 +108,7 @@ impl Module {
             };
             return Err(context.told(CallError { text, ..error }));
         }
-        Ok(Self { loaded: Arc::new(Loaded { context: context.clone(), raw: Handle(raw) }) })
+        Ok(Self { loaded: Arc::new(Loaded { context: context.clone(), raw: Handle(raw), unloads: true }) })
     }
 
     /// The kernel of this name.
@@ -131,6 +142,9 @@ impl Module {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        if !self.unloads {
+            return;
+        }
         let Some(unload) = self.context.driver().symbols().cuModuleUnload else { return };
         let Ok(_bound) = self.context.bind() else { return };
         // SAFETY: the context is bound, the module was loaded here, and neither it nor a function of it has a holder left. What was

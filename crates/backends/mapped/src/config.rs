@@ -20,7 +20,7 @@ pub const SLOTS_MAX: u64 = 1 << 20;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextConfig {
-    /// Who stores the words. What cannot be had is replaced by the next lower one, with a warning in [`Context::path`](crate::Context::path).
+    /// Who stores the words. What cannot be had is replaced by the next lower one, with a warning in [`Context::warnings`](crate::Context::warnings).
     pub completion: CompletionPath,
     /// Whether that may be replaced at all.
     pub strictness: Strictness,

@@ -135,9 +135,14 @@ impl<D: LineDriver> Context<D> {
         KernelWord::new(&self.inner)
     }
 
-    /// Who stores the words, and the warning where that is not as asked.
-    pub fn path(&self) -> Option<&Declared<CompletionPath>> {
-        self.inner.path.get()
+    /// Who stores the words.
+    pub fn completion(&self) -> CompletionPath {
+        self.inner.completion()
+    }
+
+    /// What is not as asked for: one warning where words are stored in another way. Whoever prints or logs it does it once.
+    pub fn warnings(&self) -> &[Error] {
+        self.inner.path.get().map_or(&[], Declared::warnings)
     }
 
     /// Asks the driver whether the context is sound; waits for nothing.

@@ -74,6 +74,11 @@ impl<D: LineDriver> Inner<D> {
         }
     }
 
+    /// Who stores the words.
+    pub(crate) fn completion(&self) -> CompletionPath {
+        self.path.get().map_or(CompletionPath::Poll, Declared::granted)
+    }
+
     /// Whether waits in this context can still end well. One load.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use core::fmt;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use wakeline_core::{CompletionPort, Declared, Error, ErrorCode, MemoryDescriptor, Seq};
+use wakeline_core::{CompletionPort, Error, ErrorCode, MemoryDescriptor, Seq};
 
 use crate::bound::Bound;
 use crate::callback;
@@ -218,7 +218,7 @@ impl<D: LineDriver> Shared<D> {
 
     /// Takes the next number and enqueues its store as the context does; no word where nothing can be stored.
     pub(crate) fn store(&self) -> Result<Option<Word<D>>, Error> {
-        self.store_by(self.context.path.get().map_or(CompletionPath::Poll, Declared::granted))
+        self.store_by(self.context.completion())
     }
 
     /// As [`store`](Self::store), on this path.

@@ -8,20 +8,28 @@
 //! | [`OCCUPY`] | nanoseconds | is busy for so long, at most 60 s |
 //! | [`STORE_WORD`] | address, value, nanoseconds | is busy, then stores the value with a fence of the whole system before it |
 //! | [`STAMP`] | address | stores the device's time in nanoseconds |
+//! | [`TIMED_STEP`] | two addresses | is busy for as many nanoseconds as stand at the first, then stores the device's time at the second |
 //! | [`TRAP`] | none | traps: `CUDA_ERROR_LAUNCH_FAILED` (719) |
 //! | [`ILLEGAL_ADDRESS`] | none | stores where nothing is mapped: `CUDA_ERROR_ILLEGAL_ADDRESS` (700) |
 //! | [`ASSERT_FAILS`] | none | fails an assertion: `CUDA_ERROR_ASSERT` (710), and the driver prints it |
 //!
+//! [`Kernels`] launches them without an `unsafe` of the caller's, [`TimedSteps`] steps of work that tell when they ended.
+//!
 //! ```no_run
-//! use wakeline_cuda::{Cuda, Module, kernels};
+//! use wakeline_core::Nanos;
+//! use wakeline_cuda::{Cuda, kernels::Kernels};
 //!
 //! let context = Cuda::load()?.context(0)?;
 //! let stream = context.stream()?;
-//! let occupy = Module::from_ptx(&context, kernels::PTX)?.function(kernels::OCCUPY)?;
-//! // SAFETY: the stream is alive, and the kernel takes one u64 and touches no memory.
-//! unsafe { occupy.launch(stream.raw(), 1, 1, 0, [&1_000_000_u64]) }?;
+//! Kernels::load(&context)?.occupy(&stream, Nanos::from_millis(1))?;
 //! # Ok::<(), wakeline_core::Error>(())
 //! ```
+
+mod steps;
+mod work;
+
+pub use steps::TimedSteps;
+pub use work::{Fault, Kernels};
 
 /// All of the kernels: one module's text.
 pub const PTX: &str = include_str!("kernels.ptx");
@@ -34,6 +42,9 @@ pub const STORE_WORD: &str = "store_word";
 
 /// Stores the device's time: `(address)`. One thread.
 pub const STAMP: &str = "stamp";
+
+/// Busy for the nanoseconds at `length`, then stores the device's time at `end`: `(length, end)`. One thread.
+pub const TIMED_STEP: &str = "timed_step";
 
 /// Ends in a trap.
 pub const TRAP: &str = "traps";
@@ -50,7 +61,7 @@ mod tests {
 
     #[test]
     fn each_name_is_an_entry_of_the_text_and_each_entry_has_a_name() {
-        let names = [OCCUPY, STORE_WORD, STAMP, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
+        let names = [OCCUPY, STORE_WORD, STAMP, TIMED_STEP, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
         for name in names {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }

@@ -1,0 +1,186 @@
+//! Steps of work of given lengths, which tell when they ended: a stand-in for a model's steps.
+
+use core::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Seq};
+
+use crate::clock::ClockOffset;
+use crate::graph::Graph;
+use crate::kernels;
+use crate::module::{Function, Module};
+use crate::wait::{CuStream, CudaKernelWord};
+
+/// How many steps of no length are run to compare the clocks before the first.
+const WARM_UPS: usize = 16;
+
+/// How long one may take, in looks at its word, before the driver is asked what is wrong.
+const LOOKS_MAX: u32 = 1_000_000;
+
+/// Steps of given lengths on a stream, one at a time, launched directly or as a graph. Clones are handles of the same.
+///
+/// ```no_run
+/// use wakeline_core::Nanos;
+/// use wakeline_cuda::{Cuda, kernels::TimedSteps};
+/// # #[derive(Clone)] struct StdClock;
+/// # impl wakeline_core::Clock for StdClock { fn now(&self) -> wakeline_core::Instant { wakeline_core::Instant::ORIGIN } }
+/// let context = Cuda::load()?.context(0)?;
+/// let steps = TimedSteps::new(&context.stream()?, StdClock)?;
+/// let launched = steps.launch(Nanos::from_millis(5), true)?;
+/// let port = steps.stream().port()?;
+/// // .. await the port ..
+/// println!("ended at {:?}", steps.ended(launched)?);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+pub struct TimedSteps<C> {
+    inner: Arc<Inner<C>>,
+}
+
+struct Inner<C> {
+    /// Dropped before what it uses.
+    graph: Mutex<Graph<Function>>,
+    stream: CuStream,
+    kernel: Function,
+    /// How long the next step is, and when the last one ended: given back when the stream has nothing left.
+    cell: Option<Cell>,
+    clock: C,
+    offset: Mutex<ClockOffset>,
+}
+
+struct Cell {
+    length: CudaKernelWord,
+    end: CudaKernelWord,
+}
+
+impl<C> Clone for TimedSteps<C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<C: Clock> TimedSteps<C> {
+    /// Loads the kernel, captures the graph, and compares the device's clock with `clock`, the host's that waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Module::from_ptx`], [`Graph::capture`] and [`Function::launch`].
+    pub fn new(stream: &CuStream, clock: C) -> Result<Self, Error> {
+        let context = stream.context();
+        let kernel = Module::for_good(&context, kernels::PTX)?.function(kernels::TIMED_STEP)?;
+        let cell = Cell { length: context.kernel_word()?, end: context.kernel_word()? };
+        let graph = Graph::capture(stream, kernel.clone(), |kernel| launch(kernel, stream, &cell))?;
+        let (graph, offset) = (Mutex::new(graph), Mutex::new(ClockOffset::UNKNOWN));
+        let stream = stream.clone();
+        let inner = Arc::new(Inner { graph, stream, kernel, cell: Some(cell), clock, offset });
+        let steps = Self { inner };
+        for _ in 0..WARM_UPS {
+            steps.compare_clocks()?;
+        }
+        Ok(steps)
+    }
+
+    /// Launches a step; says when. The one before it has ended: else that one's length may be this one's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Function::launch`].
+    pub fn launch(&self, length: Nanos, graphed: bool) -> Result<Instant, Error> {
+        let inner = &self.inner;
+        let Some(cell) = &inner.cell else { return Ok(inner.clock.now()) };
+        let word = cell.length.word(Seq::ZERO);
+        word.line().store(word.slot(), Seq::new(length.as_nanos()));
+        let launched = inner.clock.now();
+        if graphed {
+            // SAFETY: the stream is alive and of the context of the capture; what the graph uses is kept until the stream has nothing left.
+            unsafe { lock(&inner.graph).launch(inner.stream.raw()) }?;
+        } else {
+            launch(&inner.kernel, &inner.stream, cell)?;
+        }
+        Ok(launched)
+    }
+
+    /// When the step that was launched at `launched` ended, on the host's time line. It has ended.
+    ///
+    /// Runs a step of no length to compare the clocks: some 10 us.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch), or the device's fault.
+    pub fn ended(&self, launched: Instant) -> Result<Instant, Error> {
+        let stamp = self.inner.stamp();
+        self.learn(stamp, launched);
+        self.compare_clocks()?;
+        Ok(lock(&self.inner.offset).on_host(stamp).max(launched))
+    }
+
+    /// To within how much ends are known.
+    pub fn uncertainty(&self) -> Nanos {
+        lock(&self.inner.offset).uncertainty()
+    }
+
+    /// The stream that they run on.
+    pub fn stream(&self) -> &CuStream {
+        &self.inner.stream
+    }
+
+    fn compare_clocks(&self) -> Result<(), Error> {
+        let before = self.inner.stamp();
+        let launched = self.launch(Nanos::ZERO, false)?;
+        let mut looks = 0;
+        loop {
+            let stamp = self.inner.stamp();
+            if stamp != before {
+                self.learn(stamp, launched);
+                return Ok(());
+            }
+            looks += 1;
+            if looks > LOOKS_MAX {
+                // Ends, well or not; should the clock have shown the same twice, this is no comparison.
+                while self.inner.stream.port()?.block(None)? == wakeline_core::Status::Pending {}
+                return Ok(());
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    fn learn(&self, stamp: u64, launched: Instant) {
+        let seen = self.inner.clock.now();
+        let mut offset = lock(&self.inner.offset);
+        *offset = offset.bounded(stamp, launched, seen);
+    }
+}
+
+impl<C> Inner<C> {
+    fn stamp(&self) -> u64 {
+        self.cell.as_ref().map_or(0, |cell| cell.end.reads().get())
+    }
+}
+
+fn launch(kernel: &Function, stream: &CuStream, cell: &Cell) -> Result<(), Error> {
+    let (length, end) = (cell.length.address(), cell.end.address());
+    // SAFETY: the stream is alive and of the kernel's context; the kernel takes two addresses, reads a word at one and stores one at the other,
+    // both of which are given back only when the stream has nothing left.
+    unsafe { kernel.launch(stream.raw(), 1, 1, 0, [&length, &end]) }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<C> Drop for Inner<C> {
+    fn drop(&mut self) {
+        let idle = self.stream.port().and_then(|mut port| port.query());
+        if let (Ok(wakeline_core::Status::Done), Some(Cell { length, end })) = (idle, self.cell.take()) {
+            // SAFETY: all steps were launched on this stream, which has nothing left to run.
+            unsafe { length.retire() };
+            // SAFETY: as above.
+            unsafe { end.retire() };
+        }
+    }
+}
+
+impl<C> fmt::Debug for TimedSteps<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimedSteps").field("stream", &self.inner.stream).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,196 @@
+//! Contexts of threads, streams of others, captures by others.
+
+use std::time::Duration;
+
+use wakeline_core::{CompletionPort, ErrorCode, Status as Answer};
+use wakeline_cuda::kernels::Kernels;
+use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal};
+use wakeline_fake_driver::thread_id;
+use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+
+use crate::waiting::{PLANS, lands, ms, plan, wait};
+
+driver_tests![
+    Both: case_59_a_thread_without_a_context_waits_and_drops,
+        case_56_each_call_has_its_own_device_and_the_callers_comes_back,
+        a_stream_of_another_context_is_refused,
+        default_streams_are_what_they_are,
+        a_stream_that_is_captured_has_no_points,
+        case_36_a_wait_during_a_capture_neither_asks_nor_fails,
+        case_36_a_capture_elsewhere_is_not_disturbed,
+        case_7_each_replay_has_a_point_of_its_own;
+    Fake: case_55_a_watchers_helper_binds_the_context;
+];
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Copies and drops failed on threads without a context.
+fn case_59_a_thread_without_a_context_waits_and_drops(rig: &Rig) {
+    let stream = rig.busy(ms(5));
+    let ports: Vec<_> = PLANS.iter().map(|_| stream.port().unwrap()).collect();
+    for (text, mut port) in PLANS.into_iter().zip(ports) {
+        std::thread::spawn(move || {
+            wait(text, &mut port).unwrap();
+        })
+        .join()
+        .unwrap();
+    }
+    std::thread::spawn(move || drop(stream)).join().unwrap();
+}
+
+/// A reused thread kept the first device's context.
+fn case_56_each_call_has_its_own_device_and_the_callers_comes_back(rig: &Rig) {
+    let other = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+    let theirs = other.stream().unwrap();
+    let ours = rig.stream();
+    let current = || {
+        use wakeline_cuda::LineDriver;
+        rig.cuda().current().unwrap()
+    };
+    let before = current();
+    for _ in 0..3 {
+        for stream in [&ours, &theirs] {
+            wait(PLANS[3], &mut stream.port().unwrap()).unwrap();
+            assert_eq!(current(), before);
+        }
+    }
+    let bound = other.bind().unwrap();
+    assert_eq!(current(), other.raw());
+    wait(PLANS[3], &mut ours.port().unwrap()).unwrap();
+    assert_eq!(current(), other.raw(), "the caller's own is back");
+    drop(bound);
+    assert_eq!(current(), before);
+}
+
+fn a_stream_of_another_context_is_refused(rig: &Rig) {
+    let other = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+    let theirs = other.stream().unwrap();
+    // SAFETY: the stream lives to the end of the test.
+    let error = unsafe { CuStream::from_raw(rig.context(), theirs.raw().as_ptr()) }.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ForeignStream);
+    assert_eq!(error.args()[2], other.raw().to_string());
+    assert_eq!(error.args()[3], rig.context().raw().to_string());
+}
+
+fn default_streams_are_what_they_are(rig: &Rig) {
+    for number in [0_usize, 1, 2] {
+        // SAFETY: these numbers stand for streams that are always there.
+        let stream =
+            unsafe { CuStream::from_raw(rig.context(), core::ptr::without_provenance_mut(number)) }.unwrap();
+        for text in PLANS {
+            rig.kernels().occupy(&stream, ms(1)).unwrap();
+            let mut port = stream.port().unwrap();
+            assert_eq!(port.descriptor().is_some(), number == 2, "a thread's own is armed at once");
+            // A per-thread stream's point can be awaited anywhere, though it is made on its thread alone.
+            std::thread::scope(|scope| {
+                scope.spawn(|| wait(text, &mut port).unwrap()).join().unwrap();
+            });
+        }
+        let elsewhere = std::thread::scope(|scope| scope.spawn(|| stream.port().map(drop)).join().unwrap());
+        match elsewhere {
+            Err(error) if number == 2 => assert_eq!(error.code(), ErrorCode::ForeignStream),
+            elsewhere => {
+                assert_ne!(number, 2);
+                elsewhere.unwrap();
+            }
+        }
+    }
+}
+
+fn captured(rig: &Rig, stream: &CuStream, during: impl FnOnce()) -> Graph<Kernels> {
+    Graph::capture(stream, rig.kernels().clone(), |kernels| {
+        kernels.occupy(stream, ms(3))?;
+        during();
+        Ok(())
+    })
+    .unwrap()
+}
+
+fn a_stream_that_is_captured_has_no_points(rig: &Rig) {
+    let stream = rig.stream();
+    let mut early = stream.port().unwrap();
+    let graph = captured(rig, &stream, || {
+        assert_eq!(stream.port().unwrap_err().code(), ErrorCode::StreamCapturing);
+        assert_eq!(early.arm().unwrap_err().code(), ErrorCode::StreamCapturing);
+    });
+    drop(graph);
+    wait(PLANS[3], &mut early).unwrap();
+    wait(PLANS[3], &mut stream.port().unwrap()).unwrap();
+}
+
+/// A watchdog's query hit another thread's capture, and the process ended.
+fn case_36_a_wait_during_a_capture_neither_asks_nor_fails(rig: &Rig) {
+    let stream = rig.busy(ms(20));
+    let ports: Vec<_> = PLANS.iter().map(|_| stream.armed_port().unwrap()).collect();
+    let mut graph = captured(rig, &stream, || {
+        for (text, mut port) in PLANS.into_iter().zip(ports) {
+            std::thread::spawn(move || wait(text, &mut port).unwrap()).join().unwrap();
+        }
+    });
+    // SAFETY: the graph is kept until it is done.
+    unsafe { graph.launch(stream.raw()) }.unwrap();
+    wait(PLANS[3], &mut stream.port().unwrap()).unwrap();
+}
+
+fn case_36_a_capture_elsewhere_is_not_disturbed(rig: &Rig) {
+    let (captured_stream, other) = (rig.stream(), rig.busy(ms(10)));
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("other");
+    let mut graph = captured(rig, &captured_stream, || {
+        for text in PLANS {
+            rig_waits(&watcher, &point, text, &other);
+            wait(text, &mut other.port().unwrap()).unwrap();
+            // On the thread that captures as well as on another.
+            std::thread::scope(|scope| {
+                scope.spawn(|| wait(text, &mut other.port().unwrap()).unwrap()).join().unwrap();
+            });
+        }
+        drop(rig.stream());
+    });
+    // SAFETY: the graph is kept until it is done.
+    unsafe { graph.launch(captured_stream.raw()) }.unwrap();
+    wait(PLANS[3], &mut captured_stream.port().unwrap()).unwrap();
+}
+
+fn rig_waits(watcher: &Watcher, point: &Point, text: &str, stream: &CuStream) {
+    block_on(watcher.wait(stream.port().unwrap(), &plan(text), point)).unwrap();
+}
+
+/// A captured value was the same in each replay, and the second wait passed at once.
+fn case_7_each_replay_has_a_point_of_its_own(rig: &Rig) {
+    let stream = rig.stream();
+    let mut graph = captured(rig, &stream, || {});
+    // SAFETY: the graph is kept until it is done.
+    unsafe { graph.launch(stream.raw()) }.unwrap();
+    let mut first = stream.armed_port().unwrap();
+    wait(PLANS[5], &mut first).unwrap();
+    rig.kernels().occupy(&stream, ms(100)).unwrap();
+    // SAFETY: as above.
+    unsafe { graph.launch(stream.raw()) }.unwrap();
+    let mut second = stream.armed_port().unwrap();
+    assert!(!second.descriptor().unwrap().reached());
+    assert_eq!(second.query().unwrap(), Answer::Pending);
+    wait(PLANS[5], &mut second).unwrap();
+    assert!(lands(&second, LIMIT));
+}
+
+/// A progress thread had no context, and its query crashed.
+fn case_55_a_watchers_helper_binds_the_context(rig: &Rig) {
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("point");
+    let stream = rig.busy(ms(5));
+    let port = stream.port().unwrap();
+    rig.stand_in().clear_log();
+    block_on(watcher.wait(port, &plan("block"), &point)).unwrap();
+    let own = rig.context().raw().as_ptr().addr() as u64;
+    let queries: Vec<_> = rig
+        .stand_in()
+        .log()
+        .into_iter()
+        .filter(|call| ["cuStreamQuery", "cuEventQuery"].contains(&&*call.name))
+        .collect();
+    assert!(queries.iter().any(|call| call.thread != thread_id()), "no helper asked");
+    assert!(queries.iter().all(|call| call.context == Some(own)), "{queries:?}");
+}

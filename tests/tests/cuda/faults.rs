@@ -1,0 +1,189 @@
+//! Kernels that fault: every wait of the context ends with the first cause, and others go on.
+
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_core::{CompletionPort, ErrorCode, Wait};
+use wakeline_cuda::kernels::{Fault, Kernels};
+use wakeline_cuda::{CompletionPath, ContextConfig, CuStream, CudaContext, Ordinal};
+use wakeline_fake_driver::{Act, Rule, Status};
+use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::{Rig, status};
+
+use crate::waiting::{PLANS, ms, plan, wait, wait_for};
+
+driver_tests![
+    Both: each_fault_ends_every_plan_with_its_cause,
+        case_9_a_fault_is_an_error_even_if_the_word_was_stored,
+        another_contexts_waits_go_on,
+        a_watcher_tells_all_that_wait_in_the_context,
+        a_fault_ends_waits_whose_words_callbacks_store;
+    FakeLeaving: what_may_still_be_stored_into_after_a_fault_is_leaked_and_counted;
+    Fake: the_first_cause_is_told_without_a_call,
+        a_failed_query_that_is_no_fault_ends_that_wait_alone,
+        an_in_kernel_point_whose_kernel_faults_is_an_error;
+];
+
+/// A context beside the rig's, which a test may ruin.
+struct Victim {
+    context: CudaContext,
+    kernels: Kernels,
+}
+
+impl Victim {
+    fn new(rig: &Rig) -> Self {
+        Self::with(rig, &ContextConfig::default())
+    }
+
+    fn with(rig: &Rig, config: &ContextConfig) -> Self {
+        let context = CudaContext::create(rig.cuda(), Ordinal(0), config).unwrap();
+        let kernels = Kernels::load(&context).unwrap();
+        Self { context, kernels }
+    }
+
+    fn stream(&self) -> CuStream {
+        self.context.stream().unwrap()
+    }
+}
+
+/// Two backstops after the driver's first report, and what a busy machine adds.
+fn bound(rig: &Rig) -> Duration {
+    rig.fault_delay() + Duration::from_millis(2 * 2 + 400)
+}
+
+fn each_fault_ends_every_plan_with_its_cause(rig: &Rig) {
+    for fault in Fault::ALL {
+        let victim = Victim::new(rig);
+        let stream = victim.stream();
+        victim.kernels.fault(&stream, fault).unwrap();
+        let mut ports: Vec<_> = PLANS.iter().map(|_| stream.armed_port().unwrap()).collect();
+        for (text, port) in PLANS.into_iter().zip(&mut ports) {
+            let start = Wall::now();
+            let error = wait(text, port).unwrap_err();
+            assert!(start.elapsed() < bound(rig), "{fault:?}, {text}: after {:?}", start.elapsed());
+            assert_eq!(error.code(), ErrorCode::Backend, "{fault:?}, {text}: {error}");
+            assert!(error.to_string().contains(status(fault)), "{fault:?}, {text}: {error}");
+        }
+        let error = victim.context.health().unwrap_err();
+        assert!(error.to_string().contains(status(fault)), "{error}");
+        assert_eq!(stream.port().unwrap_err().code(), ErrorCode::Backend, "new points fail at once");
+        assert_eq!(victim.context.stream().unwrap_err().code(), ErrorCode::Backend);
+    }
+}
+
+/// A null-pointer kernel's wait returned success.
+fn case_9_a_fault_is_an_error_even_if_the_word_was_stored(rig: &Rig) {
+    let victim = Victim::new(rig);
+    let (good, bad) = (victim.stream(), victim.stream());
+    // Its word is there before the fault is known, and the wait is made after.
+    let mut stored = good.armed_port().unwrap();
+    assert!(crate::waiting::lands(&stored, Duration::from_secs(20)));
+    victim.kernels.fault(&bad, Fault::IllegalAddress).unwrap();
+    let mut lost = bad.armed_port().unwrap();
+    let error = wait(PLANS[3], &mut lost).unwrap_err();
+    assert!(error.to_string().contains(status(Fault::IllegalAddress)), "{error}");
+    let error = wait(PLANS[3], &mut stored).unwrap_err();
+    assert!(error.to_string().contains(status(Fault::IllegalAddress)), "{error}");
+}
+
+fn another_contexts_waits_go_on(rig: &Rig) {
+    let victim = Victim::new(rig);
+    let bad = victim.stream();
+    let mut before = rig.busy(ms(5)).armed_port().unwrap();
+    victim.kernels.fault(&bad, Fault::Trap).unwrap();
+    wait(PLANS[3], &mut bad.armed_port().unwrap()).unwrap_err();
+    wait(PLANS[3], &mut before).unwrap();
+    for text in PLANS {
+        wait(text, &mut rig.busy(ms(1)).port().unwrap()).unwrap();
+    }
+    rig.context().health().unwrap();
+}
+
+fn a_watcher_tells_all_that_wait_in_the_context(rig: &Rig) {
+    let victim = Victim::new(rig);
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("victim");
+    let (bad, busy) = (victim.stream(), victim.stream());
+    victim.kernels.occupy(&busy, ms(3_000)).unwrap();
+    let text = plan("flag:park_us=50,backstop_us=2000+trust");
+    let waits: Vec<_> = (0..20).map(|_| watcher.wait(busy.armed_port().unwrap(), &text, &point)).collect();
+    let sound = watcher.wait(rig.busy(ms(1)).port().unwrap(), &text, &point);
+    victim.kernels.fault(&bad, Fault::Trap).unwrap();
+    let start = Wall::now();
+    for wait in waits {
+        let error = block_on(wait).unwrap_err();
+        assert!(error.to_string().contains(status(Fault::Trap)), "{error}");
+    }
+    assert!(start.elapsed() < bound(rig), "{:?}", start.elapsed());
+    block_on(sound).unwrap();
+}
+
+/// A host function behind a fault never runs.
+fn a_fault_ends_waits_whose_words_callbacks_store(rig: &Rig) {
+    let config = ContextConfig { completion: CompletionPath::Callback, ..ContextConfig::default() };
+    let victim = Victim::with(rig, &config);
+    assert_eq!(victim.context.completion(), CompletionPath::Callback);
+    let stream = victim.stream();
+    wait(PLANS[3], &mut stream.port().unwrap()).unwrap();
+    victim.kernels.fault(&stream, Fault::Trap).unwrap();
+    let error = wait(PLANS[5], &mut stream.armed_port().unwrap()).unwrap_err();
+    assert!(error.to_string().contains(status(Fault::Trap)), "{error}");
+}
+
+fn what_may_still_be_stored_into_after_a_fault_is_leaked_and_counted(rig: &Rig) {
+    let before = rig.cuda().census().counts();
+    let victim = Victim::new(rig);
+    let stream = victim.stream();
+    victim.kernels.fault(&stream, Fault::Trap).unwrap();
+    let mut port = stream.armed_port().unwrap();
+    wait(PLANS[3], &mut port).unwrap_err();
+    drop((port, stream));
+    drop(victim);
+    let after = rig.cuda().census().counts();
+    assert_eq!(after.pages_leaked - before.pages_leaked, 1, "{after:?}");
+    assert_eq!(after.contexts_leaked - before.contexts_leaked, 1, "{after:?}");
+    assert!(rig.stand_in().violations().is_empty());
+}
+
+fn the_first_cause_is_told_without_a_call(rig: &Rig) {
+    let victim = Victim::new(rig);
+    let stream = victim.stream();
+    let mut ports: Vec<_> = (0..3).map(|_| stream.armed_port().unwrap()).collect();
+    let fake = rig.stand_in();
+    fake.rule(Rule::new("cuStreamQuery", Act::Fail(Status(214))).times(1));
+    let first = ports[0].query().unwrap_err();
+    assert!(first.to_string().contains("214"), "{first}");
+    fake.clear_log();
+    for port in &mut ports {
+        assert_eq!(port.query().unwrap_err().to_string(), first.to_string());
+        assert!(port.arm().is_ok(), "armed before");
+    }
+    assert_eq!(stream.port().unwrap_err().to_string(), first.to_string());
+    assert_eq!(victim.context.health().unwrap_err().to_string(), first.to_string());
+    assert!(fake.log().is_empty(), "{:?}", fake.log());
+}
+
+fn a_failed_query_that_is_no_fault_ends_that_wait_alone(rig: &Rig) {
+    let stream = rig.busy(ms(5));
+    let (mut one, mut other) = (stream.armed_port().unwrap(), stream.armed_port().unwrap());
+    // Out of memory: nothing is broken.
+    rig.stand_in().rule(Rule::new("cuStreamQuery", Act::Fail(Status(2))).times(1));
+    let error = wait(PLANS[3], &mut one).unwrap_err();
+    assert!(error.to_string().contains("cuStreamQuery"), "{error}");
+    assert!(error.to_string().contains("(2)"), "{error}");
+    wait(PLANS[3], &mut other).unwrap();
+    rig.context().health().unwrap();
+}
+
+fn an_in_kernel_point_whose_kernel_faults_is_an_error(rig: &Rig) {
+    let victim = Victim::new(rig);
+    let stream = victim.stream();
+    let word = victim.context.kernel_word().unwrap();
+    victim.kernels.fault(&stream, Fault::Trap).unwrap();
+    let mut port = word.port(&stream, word.reads().next()).unwrap();
+    let plan = plan("flag:park_us=100,backstop_us=2000");
+    let error = wait_for(Wait::new(&plan).kernel_point(), &mut port).unwrap_err();
+    assert!(error.to_string().contains(status(Fault::Trap)), "{error}");
+    // SAFETY: the kernel is gone with its context.
+    unsafe { word.retire() };
+}

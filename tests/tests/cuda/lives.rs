@@ -1,0 +1,258 @@
+//! Who keeps what alive: drops at any moment, and closing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_core::{CompletionPort, ErrorCode};
+use wakeline_cuda::kernels::Kernels;
+use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Ordinal};
+use wakeline_fake_driver::{Act, Rule, Status};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+
+use crate::waiting::{PLANS, lands, ms, wait};
+
+driver_tests![
+    Both: a_port_outlives_its_stream_and_context_handles,
+        case_24_nothing_is_asked_of_a_stream_that_is_gone,
+        dropping_ports_and_streams_under_work_returns_at_once,
+        a_word_passes_on_when_its_stores_have_landed,
+        a_kept_owner_goes_after_the_last_port,
+        closing_waits_for_stores_and_then_frees,
+        closing_what_is_in_use_says_what_by_when,
+        threads_make_use_and_drop_everything_at_once;
+    Fake: case_30_no_failure_in_a_drop_panics_and_each_is_counted,
+        case_25_what_comes_after_the_driver_is_gone_is_silent,
+        a_slot_whose_store_may_have_been_enqueued_is_never_given_again,
+        slots_run_out_with_an_error;
+];
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn own(rig: &Rig) -> (CudaContext, Kernels) {
+    let context = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+    let kernels = Kernels::load(&context).unwrap();
+    (context, kernels)
+}
+
+fn a_port_outlives_its_stream_and_context_handles(rig: &Rig) {
+    let (context, kernels) = own(rig);
+    let stream = context.stream().unwrap();
+    kernels.occupy(&stream, ms(20)).unwrap();
+    let mut port = stream.armed_port().unwrap();
+    drop((stream, context));
+    wait(PLANS[3], &mut port).unwrap();
+    drop(port);
+    drop(kernels);
+}
+
+/// Using a destroyed stream crashed.
+fn case_24_nothing_is_asked_of_a_stream_that_is_gone(rig: &Rig) {
+    for _ in 0..20 {
+        let stream = rig.busy(ms(1));
+        let ports: Vec<_> = (0..4).map(|_| stream.armed_port().unwrap()).collect();
+        std::thread::scope(|scope| {
+            for mut port in ports {
+                scope.spawn(move || wait(PLANS[3], &mut port).unwrap());
+            }
+            drop(stream);
+        });
+    }
+}
+
+fn dropping_ports_and_streams_under_work_returns_at_once(rig: &Rig) {
+    let stream = rig.busy(ms(400));
+    let (armed, bare) = (stream.armed_port().unwrap(), stream.port().unwrap());
+    let start = Wall::now();
+    drop((armed, bare, stream));
+    assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
+    assert_eq!(rig.context().slots().settling, 1);
+    let start = Wall::now();
+    while rig.context().slots().settling > 0 {
+        assert!(start.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn a_word_passes_on_when_its_stores_have_landed(rig: &Rig) {
+    let place = |stream: &CuStream| {
+        let port = stream.armed_port().unwrap();
+        let word = port.descriptor().unwrap();
+        let place = (core::ptr::from_ref(word.line()).addr(), word.slot());
+        (place, port)
+    };
+    let busy = rig.busy(ms(100));
+    let (first, port) = place(&busy);
+    drop((busy, port));
+    let other = rig.stream();
+    let (second, port) = place(&other);
+    assert_ne!(first, second, "a store of it is under way");
+    assert!(lands(&port, LIMIT));
+    drop((other, port));
+    let start = Wall::now();
+    while rig.context().slots().settling > 0 {
+        assert!(start.elapsed() < LIMIT);
+    }
+    let again = rig.stream();
+    let (third, port) = place(&again);
+    assert!(third == first || third == second);
+    assert!(lands(&port, LIMIT));
+    assert!(port.descriptor().unwrap().seq().get() > 1, "it goes on where the last one ended");
+}
+
+fn a_kept_owner_goes_after_the_last_port(rig: &Rig) {
+    struct Owner(Arc<AtomicUsize>, #[expect(dead_code, reason = "kept")] CuStream);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let gone = Arc::new(AtomicUsize::new(0));
+    let theirs = rig.busy(ms(5));
+    let raw = theirs.raw().as_ptr();
+    let owner = Owner(Arc::clone(&gone), theirs);
+    // SAFETY: the owner keeps the stream.
+    let stream = unsafe { CuStream::from_raw_kept(rig.context(), raw, owner) }.unwrap();
+    let mut port = stream.port().unwrap();
+    drop(stream);
+    assert_eq!(gone.load(Ordering::SeqCst), 0);
+    wait(PLANS[3], &mut port).unwrap();
+    drop(port);
+    assert_eq!(gone.load(Ordering::SeqCst), 1);
+}
+
+fn closing_waits_for_stores_and_then_frees(rig: &Rig) {
+    let before = rig.cuda().census().counts();
+    let (context, kernels) = own(rig);
+    let stream = context.stream().unwrap();
+    kernels.occupy(&stream, ms(60)).unwrap();
+    drop(stream.armed_port().unwrap());
+    drop((stream, kernels));
+    let start = Wall::now();
+    context.close(LIMIT).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
+    let after = rig.cuda().census().counts();
+    assert_eq!(after.pages_freed - before.pages_freed, after.pages_made - before.pages_made);
+    assert_eq!((after.pages_leaked, after.drop_failures), (before.pages_leaked, before.drop_failures));
+}
+
+fn closing_what_is_in_use_says_what_by_when(rig: &Rig) {
+    let (context, kernels) = own(rig);
+    let stream = context.stream().unwrap();
+    drop(kernels);
+    let start = Wall::now();
+    let error = context.close(Duration::from_millis(20)).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(error.code(), ErrorCode::ContextInUse);
+    assert_eq!(error.args()[2..], ["1", "0"], "{error}");
+    assert_eq!(stream.port().unwrap_err().code(), ErrorCode::ContextClosed);
+}
+
+fn threads_make_use_and_drop_everything_at_once(rig: &Rig) {
+    const THREADS: usize = 8;
+    let shared = rig.stream();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let shared = &shared;
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let mine = rig.stream();
+                    let stream = if (thread + round) % 3 == 0 { shared } else { &mine };
+                    if round % 4 == 0 {
+                        rig.kernels()
+                            .occupy(stream, wakeline_core::Nanos::from_micros(round as u64 * 3))
+                            .unwrap();
+                    }
+                    let mut port = stream.port().unwrap();
+                    match (thread * 7 + round) % 5 {
+                        0 => drop(port),
+                        1 => drop(stream.armed_port().unwrap()),
+                        2 => {
+                            port.arm().unwrap();
+                            let line = port.descriptor().unwrap().clone();
+                            drop((port, mine));
+                            let _ = line.reached();
+                        }
+                        way => drop(wait(PLANS[way], &mut port).unwrap()),
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// A destructor panicked on an error of the driver.
+fn case_30_no_failure_in_a_drop_panics_and_each_is_counted(rig: &Rig) {
+    for call in [
+        "cuStreamDestroy",
+        "cuEventDestroy",
+        "cuMemFreeHost",
+        "cuCtxDestroy",
+        "cuCtxSetCurrent",
+        "cuCtxGetCurrent",
+    ] {
+        let (context, kernels) = own(rig);
+        drop(kernels);
+        let stream = context.stream().unwrap();
+        let mut port = stream.armed_port().unwrap();
+        wait(PLANS[3], &mut port).unwrap();
+        let before = rig.cuda().census().counts().drop_failures;
+        let rule = rig.stand_in().rule(Rule::new(call, Act::FailAfter(Status(999))));
+        drop((port, stream, context));
+        let after = rig.cuda().census().counts().drop_failures;
+        assert!(rig.stand_in().hits(rule) > 0, "{call}");
+        assert!(after > before, "{call} is not counted");
+        rig.stand_in().clear_rules();
+    }
+}
+
+/// At exit the driver went first, and destructors crashed.
+fn case_25_what_comes_after_the_driver_is_gone_is_silent(rig: &Rig) {
+    let (context, kernels) = own(rig);
+    drop(kernels);
+    let stream = context.stream().unwrap();
+    let mut port = stream.armed_port().unwrap();
+    assert!(lands(&port, LIMIT));
+    let before = rig.cuda().census().counts().drop_failures;
+    rig.stand_in().configure(|options| options.deinitialized = true);
+    let error = port.query().unwrap_err();
+    assert!(error.to_string().contains("CUDA_ERROR_DEINITIALIZED (4)"), "{error}");
+    drop((port, stream, context));
+    assert_eq!(rig.cuda().census().counts().drop_failures, before);
+    rig.stand_in().configure(|options| options.deinitialized = false);
+}
+
+fn a_slot_whose_store_may_have_been_enqueued_is_never_given_again(rig: &Rig) {
+    let stream = rig.stream();
+    let mut port = stream.port().unwrap();
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(999))).times(1));
+    let error = port.arm().unwrap_err();
+    assert!(error.to_string().contains("cuStreamWriteValue64"), "{error}");
+    // The next point's number is another one: the store that failed cannot end it.
+    let mut next = stream.armed_port().unwrap();
+    assert_eq!(next.descriptor().unwrap().seq().get(), 2 + first_of(rig));
+    wait(PLANS[5], &mut next).unwrap();
+    drop((port, next, stream));
+    assert_eq!(rig.context().slots().lost, 1);
+    assert_eq!(rig.cuda().census().counts().slots_leaked, 1);
+}
+
+/// What the words of a fresh context read beside those that the probe has used.
+fn first_of(_: &Rig) -> u64 {
+    1
+}
+
+fn slots_run_out_with_an_error(rig: &Rig) {
+    let config = ContextConfig { slots_max: 512, ..ContextConfig::default() };
+    let context = CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap();
+    let words: Vec<_> = (0..512).map(|_| context.kernel_word().unwrap()).collect();
+    let error = context.stream().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SlotsFull);
+    assert_eq!(error.args(), ["cuda", "512"]);
+    for word in words {
+        // SAFETY: no kernel was ever given its address.
+        unsafe { word.retire() };
+    }
+    context.stream().unwrap();
+}

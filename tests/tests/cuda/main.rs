@@ -1,0 +1,32 @@
+//! The CUDA backend, on the stand-in for the driver and, where there is a GPU, on the real one.
+//!
+//! | file | what |
+//! |---|---|
+//! | `points.rs` | a point is what was enqueued before it; words, orders, kernels' own words |
+//! | `hosts.rs` | every plan on every host |
+//! | `faults.rs` | kernels that fault: an error with the right cause, never a hang |
+//! | `lives.rs` | who keeps what alive, drops at any moment, closing |
+//! | `bound.rs` | contexts of threads, foreign streams, captures by others |
+//! | `paths.rs` | stores that do not land, and what is done instead |
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(unsafe_code, reason = "it launches kernels, and hands in raw streams")]
+
+mod bound;
+mod faults;
+mod hosts;
+mod lives;
+mod paths;
+mod points;
+mod waiting;
+
+fn main() {
+    wakeline_tests::rig::run(&[
+        ("points", points::TESTS),
+        ("hosts", hosts::TESTS),
+        ("faults", faults::TESTS),
+        ("lives", lives::TESTS),
+        ("bound", bound::TESTS),
+        ("paths", paths::TESTS),
+    ])
+}

@@ -1,0 +1,137 @@
+//! Stores that do not land, or that nobody can make: what is done instead, and what is said of it.
+
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_core::{Arming, CompletionPort, ErrorCode, Strictness};
+use wakeline_cuda::kernels::Kernels;
+use wakeline_cuda::{CompletionPath, ContextConfig, CudaContext, Ordinal};
+use wakeline_fake_driver::{Act, Rule, RuleId, Status};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+
+use crate::waiting::{PLANS, lands, ms, wait};
+
+driver_tests![
+    Both: each_path_that_is_asked_for_runs,
+        case_42_a_blocking_wait_takes_no_processor;
+    FakeLeaving: case_39_a_store_that_never_lands_is_found_at_the_start,
+        where_nothing_lands_waits_ask_and_end_well,
+        a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting_one;
+    Fake: case_45_a_driver_that_does_not_support_stores_says_so_once,
+        strict_settings_refuse_what_cannot_be_had,
+        limits_out_of_range_are_refused;
+];
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn with(rig: &Rig, config: ContextConfig) -> CudaContext {
+    CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap()
+}
+
+fn ends_well(rig: &Rig, context: &CudaContext) {
+    let _ = rig;
+    let kernels = Kernels::load(context).unwrap();
+    let stream = context.stream().unwrap();
+    for text in PLANS {
+        kernels.occupy(&stream, ms(2)).unwrap();
+        wait(text, &mut stream.port().unwrap()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+fn each_path_that_is_asked_for_runs(rig: &Rig) {
+    for completion in [CompletionPath::Word, CompletionPath::Callback, CompletionPath::Poll] {
+        let config = ContextConfig { completion, strictness: Strictness::Strict, ..ContextConfig::default() };
+        let context = with(rig, config);
+        assert_eq!(context.completion(), completion);
+        assert!(context.warnings().is_empty());
+        let stream = context.stream().unwrap();
+        let mut port = stream.port().unwrap();
+        let arming = port.arm().unwrap();
+        assert_eq!(arming == Arming::Armed, completion != CompletionPath::Poll);
+        assert!(port.descriptor().is_none() || lands(&port, LIMIT));
+        drop((port, stream));
+        ends_well(rig, &context);
+    }
+}
+
+fn drop_stores(rig: &Rig) -> RuleId {
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::DropEffect))
+}
+
+/// The attribute said 1, and the store never landed.
+fn case_39_a_store_that_never_lands_is_found_at_the_start(rig: &Rig) {
+    drop_stores(rig);
+    let start = Wall::now();
+    let context = with(rig, ContextConfig { probe_ms_max: 30, ..ContextConfig::default() });
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(context.completion(), CompletionPath::Callback);
+    let [warning] = context.warnings() else { panic!("{:?}", context.warnings()) };
+    assert_eq!(warning.code(), ErrorCode::CompletionFallback);
+    assert!(warning.to_string().contains("30 ms"), "{warning}");
+    ends_well(rig, &context);
+}
+
+fn where_nothing_lands_waits_ask_and_end_well(rig: &Rig) {
+    drop_stores(rig);
+    rig.stand_in().rule(Rule::new("cuLaunchHostFunc", Act::Fail(Status(801))));
+    let context = with(rig, ContextConfig { probe_ms_max: 30, ..ContextConfig::default() });
+    assert_eq!(context.completion(), CompletionPath::Poll);
+    assert_eq!(context.warnings().len(), 1);
+    ends_well(rig, &context);
+}
+
+/// An old driver said `NOT_SUPPORTED` at the first store.
+fn case_45_a_driver_that_does_not_support_stores_says_so_once(rig: &Rig) {
+    let rule = rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
+    let context = with(rig, ContextConfig::default());
+    assert_eq!(context.completion(), CompletionPath::Callback);
+    assert_eq!(context.warnings().len(), 1);
+    assert!(context.warnings()[0].to_string().contains("not supported"), "{}", context.warnings()[0]);
+    ends_well(rig, &context);
+    assert_eq!(rig.stand_in().hits(rule), 1, "it is not tried again");
+}
+
+fn strict_settings_refuse_what_cannot_be_had(rig: &Rig) {
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
+    let config = ContextConfig { strictness: Strictness::Strict, ..ContextConfig::default() };
+    let error = CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CompletionRefused, "{error}");
+    assert_eq!(error.args()[0], "word");
+}
+
+fn limits_out_of_range_are_refused(rig: &Rig) {
+    for (config, name) in [
+        (ContextConfig { probe_ms_max: 0, ..ContextConfig::default() }, "probe_ms_max"),
+        (ContextConfig { probe_ms_max: 10_001, ..ContextConfig::default() }, "probe_ms_max"),
+        (ContextConfig { slots_max: 511, ..ContextConfig::default() }, "slots_max"),
+        (ContextConfig { slots_max: (1 << 20) + 1, ..ContextConfig::default() }, "slots_max"),
+    ] {
+        let error = CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidLimit);
+        assert_eq!(error.args()[0], name);
+    }
+    assert_eq!(rig.stand_in().live().contexts, 1, "the rig's alone");
+}
+
+fn a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting_one(rig: &Rig) {
+    let context = with(rig, ContextConfig::default());
+    drop_stores(rig);
+    let stream = context.stream().unwrap();
+    let report = wait("flag:park_us=100,backstop_us=2000", &mut stream.armed_port().unwrap()).unwrap();
+    assert!(report.elapsed < ms(100), "{}", report.elapsed);
+    let error =
+        wait("flag:park_us=100,backstop_us=2000+trust", &mut stream.armed_port().unwrap()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StoreLost);
+}
+
+/// A wait that was to block span.
+fn case_42_a_blocking_wait_takes_no_processor(rig: &Rig) {
+    let stream = rig.busy(ms(1_000));
+    let mut port = stream.port().unwrap();
+    let (cpu, wall) = (wakeline_std::usage::thread_cpu_time().unwrap(), Wall::now());
+    wait("block", &mut port).unwrap();
+    let cpu = wakeline_std::usage::thread_cpu_time().unwrap() - cpu;
+    let wall = u64::try_from(wall.elapsed().as_nanos()).unwrap();
+    assert!(wall >= 900_000_000, "{wall}");
+    assert!(cpu.as_nanos() * 5 < wall, "{cpu} of {wall} ns");
+}

@@ -1,0 +1,187 @@
+//! A point is what was enqueued before it.
+
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_core::{Arming, CompletionPort, Nanos, Outcome, Seq, Status, Wait};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+
+use crate::waiting::{PLANS, lands, ms, plan, wait, wait_for};
+
+driver_tests![
+    Both: a_word_is_stored_behind_its_work_and_not_before,
+        an_idle_stream_is_done_at_once,
+        work_queued_behind_a_point_does_not_delay_it,
+        a_point_of_an_earlier_moment_is_done_before_a_later_one,
+        numbers_of_one_stream_rise_whoever_arms_it,
+        a_port_armed_twice_is_armed_once,
+        each_number_of_a_kernels_own_word_is_a_point,
+        a_deadline_ends_every_plan_and_the_work_goes_on,
+        many_streams_have_words_of_their_own;
+    Fake: case_53_a_wait_by_the_word_makes_no_call_but_backstops;
+];
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn a_word_is_stored_behind_its_work_and_not_before(rig: &Rig) {
+    let stream = rig.busy(ms(30));
+    let mut port = stream.port().unwrap();
+    assert!(port.descriptor().is_none());
+    assert_eq!(port.arm().unwrap(), Arming::Armed);
+    assert!(!port.descriptor().unwrap().reached());
+    assert_eq!(port.query().unwrap(), Status::Pending);
+    assert!(lands(&port, LIMIT));
+    // The status may lag behind the word, but not for long.
+    let start = Wall::now();
+    while port.query().unwrap() == Status::Pending {
+        assert!(start.elapsed() < LIMIT);
+    }
+}
+
+fn an_idle_stream_is_done_at_once(rig: &Rig) {
+    let stream = rig.stream();
+    for text in PLANS {
+        let report = wait(text, &mut stream.port().unwrap()).unwrap();
+        assert!(report.elapsed < ms(1_000), "{text}: {}", report.elapsed);
+        assert_eq!(report.sleeps, 0, "{text}");
+    }
+}
+
+/// The status of a whole stream is that of the work behind the point as well.
+fn work_queued_behind_a_point_does_not_delay_it(rig: &Rig) {
+    for text in PLANS {
+        let stream = rig.busy(ms(5));
+        let mut port = stream.armed_port().unwrap();
+        rig.kernels().occupy(&stream, ms(1_000)).unwrap();
+        let start = Wall::now();
+        let report = wait(text, &mut port).unwrap();
+        assert!(start.elapsed() < Duration::from_millis(500), "{text}: {:?}, {report:?}", start.elapsed());
+        let mut behind = stream.port().unwrap();
+        assert_eq!(behind.query().unwrap(), Status::Pending, "{text}");
+    }
+}
+
+fn a_point_of_an_earlier_moment_is_done_before_a_later_one(rig: &Rig) {
+    let stream = rig.busy(ms(3));
+    let mut first = stream.armed_port().unwrap();
+    rig.kernels().occupy(&stream, ms(200)).unwrap();
+    let mut second = stream.armed_port().unwrap();
+    wait(PLANS[3], &mut first).unwrap();
+    assert!(!second.descriptor().unwrap().reached());
+    assert_eq!(second.query().unwrap(), Status::Pending);
+    wait(PLANS[3], &mut second).unwrap();
+    assert!(first.descriptor().unwrap().reached(), "overtaken counts as reached");
+}
+
+fn numbers_of_one_stream_rise_whoever_arms_it(rig: &Rig) {
+    const THREADS: usize = 8;
+    const PORTS: usize = 50;
+    let stream = rig.stream();
+    let numbers = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..PORTS {
+                    let mut port = stream.armed_port().unwrap();
+                    let seq = port.descriptor().unwrap().seq();
+                    wait(PLANS[5], &mut port).unwrap();
+                    // Whoever sees the word sees no number of a store that was enqueued later and landed first.
+                    assert!(port.descriptor().unwrap().word().reached(seq));
+                    numbers.lock().unwrap().push(seq.get());
+                }
+            });
+        }
+    });
+    let mut numbers = numbers.into_inner().unwrap();
+    numbers.sort_unstable();
+    let first = numbers[0];
+    assert!(numbers.iter().zip(first..).all(|(number, expected)| *number == expected), "{numbers:?}");
+    assert_eq!(numbers.len(), THREADS * PORTS);
+}
+
+fn a_port_armed_twice_is_armed_once(rig: &Rig) {
+    let stream = rig.stream();
+    let mut port = stream.armed_port().unwrap();
+    let seq = port.descriptor().unwrap().seq();
+    assert_eq!(port.arm().unwrap(), Arming::Armed);
+    assert_eq!(port.descriptor().unwrap().seq(), seq);
+    assert_eq!(stream.armed_port().unwrap().descriptor().unwrap().seq(), seq.next());
+}
+
+fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
+    let stream = rig.stream();
+    let word = rig.context().kernel_word().unwrap();
+    let start = word.reads();
+    let numbers: Vec<Seq> =
+        core::iter::successors(Some(start.next()), |seq| Some(seq.next())).take(3).collect();
+    for seq in &numbers {
+        rig.kernels().store_word(&stream, &word, seq.get(), ms(20)).unwrap();
+    }
+    for seq in &numbers {
+        let mut port = word.port(&stream, *seq).unwrap();
+        let plan = plan("flag:park_us=100,backstop_us=2000");
+        let report = wait_for(Wait::new(&plan).kernel_point(), &mut port).unwrap();
+        assert_eq!(report.outcome(), Some(Outcome::Trusted));
+        assert!(word.reads().reached(*seq));
+        if *seq == numbers[0] {
+            assert!(!word.reads().reached(numbers[2]), "it waited for the last kernel");
+        }
+    }
+    wait("poll", &mut stream.port().unwrap()).unwrap();
+    assert_eq!(word.reads(), numbers[2]);
+    // SAFETY: the kernels have ended.
+    unsafe { word.retire() };
+}
+
+fn a_deadline_ends_every_plan_and_the_work_goes_on(rig: &Rig) {
+    use wakeline_core::{Clock, ErrorCode};
+    for text in PLANS {
+        let stream = rig.busy(ms(150));
+        let mut port = stream.armed_port().unwrap();
+        let deadline = wakeline_std::StdClock::new().now() + ms(10);
+        let start = Wall::now();
+        let error = wait_for(Wait::new(&plan(text)).deadline(Some(deadline)), &mut port).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Timeout, "{text}: {error}");
+        assert!(start.elapsed() < Duration::from_millis(100), "{text}: {:?}", start.elapsed());
+        wait(text, &mut port).unwrap();
+    }
+}
+
+fn many_streams_have_words_of_their_own(rig: &Rig) {
+    let streams: Vec<_> = (0..100).map(|_| rig.stream()).collect();
+    let ports: Vec<_> = streams.iter().map(|stream| stream.armed_port().unwrap()).collect();
+    let mut words: Vec<_> = ports
+        .iter()
+        .map(|port| {
+            let word = port.descriptor().unwrap();
+            (core::ptr::from_ref(word.line()).addr(), word.slot().index())
+        })
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words.len(), streams.len());
+    assert!(ports.iter().all(|port| lands(port, LIMIT)));
+}
+
+/// Each poll copied four bytes from the device.
+fn case_53_a_wait_by_the_word_makes_no_call_but_backstops(rig: &Rig) {
+    let fake = rig.stand_in();
+    let stream = rig.busy(ms(40));
+    let mut port = stream.armed_port().unwrap();
+    fake.clear_log();
+    let report = wait("flag:park_us=100,backstop_us=20000+trust", &mut port).unwrap();
+    assert!(report.elapsed > Nanos::from_millis(20));
+    let queries = fake.calls("cuStreamQuery");
+    assert!(queries <= report.queries && queries <= 4, "{queries}, {report:?}");
+    let other: Vec<_> = fake
+        .log()
+        .into_iter()
+        .filter(|call| {
+            !["cuStreamQuery", "cuEventQuery", "cuStreamIsCapturing", "cuCtxGetCurrent"]
+                .contains(&&*call.name)
+                && !call.name.starts_with("cuCtx")
+                && call.name != "cuThreadExchangeStreamCaptureMode"
+        })
+        .collect();
+    assert!(other.is_empty(), "{other:?}");
+}
