@@ -213,7 +213,7 @@ fn host_functions_run_in_order_on_a_thread_that_may_not_call() {
 #[test]
 fn events_are_timed_when_asked_to_be() {
     let fake = Fake::new().unwrap();
-    fake.configure(|options| options.store_lag_ns = 2_000_000);
+    fake.configure(|options| options.store_lag_ns = 100_000_000);
     let driver = Driver::ready(&fake);
     let page = driver.host_alloc(64, MAPPED).unwrap();
     let [start, end] = [(); 2].map(|()| driver.event_create(0).unwrap());
@@ -224,7 +224,7 @@ fn events_are_timed_when_asked_to_be() {
     assert_eq!(driver.elapsed_ms(start, end), Err(Status::NOT_READY));
     assert_eq!(driver.event_synchronize(end), Status::SUCCESS);
     let ms = driver.elapsed_ms(start, end).unwrap();
-    assert!((2.0..3.0).contains(&ms), "{ms}");
+    assert!(ms >= 100.0, "{ms}");
 }
 
 #[test]

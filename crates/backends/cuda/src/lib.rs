@@ -12,7 +12,7 @@
 //! | [`Module`], [`Function`], [`Graph`], [`DeviceBuffer`], [`HostBuffer`], [`kernels`] | launching work, for examples and tests |
 //! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
 //!
-//! [`Cuda`] is a [`LineDriver`](wakeline_mapped::driver::LineDriver): lines, streams and points over it are those of
+//! [`Cuda`] is a [`LineDriver`]: lines, streams and points over it are those of
 //! [`wakeline_mapped`].
 //!
 //! ```

@@ -87,6 +87,10 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    pub(super) const fn none() -> Self {
+        Self(core::ptr::null_mut())
+    }
+
     /// Refuses null, for a call that must not begin without a place for its result.
     pub(super) fn needed(self) -> Answer {
         if self.0.is_null() { Err(Stop::from(Status::INVALID_VALUE)) } else { Ok(()) }
@@ -105,6 +109,14 @@ impl<T> Out<T> {
             // SAFETY: as in `set`.
             unsafe { self.0.write(value) }
         }
+    }
+    pub(super) fn get(self) -> Answer<T>
+    where
+        T: Copy,
+    {
+        self.needed()?;
+        // SAFETY: it is not null, and a caller passes a place that holds a value where the call reads one.
+        Ok(unsafe { self.0.read() })
     }
 }
 
@@ -125,7 +137,22 @@ impl<T: Copy> List<T> {
     pub(super) fn is_null(self) -> bool {
         self.0.is_null()
     }
+
+    /// The first `len` values.
+    pub(super) fn take(self, len: usize) -> Answer<Vec<T>> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if self.0.is_null() {
+            return Err(Stop::from(Status::INVALID_VALUE));
+        }
+        // SAFETY: it is not null, and a caller passes as many values as the call says it reads.
+        Ok(unsafe { core::slice::from_raw_parts(self.0, len) }.to_vec())
+    }
 }
+
+/// The parameters of a kernel: an array of pointers to one value each.
+pub(super) type Params = List<List<u8>>;
 
 /// A string of the caller's.
 #[derive(Clone, Copy, Debug)]

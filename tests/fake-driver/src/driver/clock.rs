@@ -16,6 +16,12 @@ pub(super) fn now() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
+/// What is to be added to [`now`] for the time of day.
+pub(super) fn offset_to_realtime() -> i64 {
+    let real = nanos(clock_gettime(ClockId::Realtime));
+    real.cast_signed().wrapping_sub(now().cast_signed())
+}
+
 /// Spins to `until`, or until `enough` says so.
 pub(super) fn spin(until: u64, mut enough: impl FnMut() -> bool) {
     loop {

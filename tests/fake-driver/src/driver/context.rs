@@ -82,6 +82,12 @@ impl State {
     /// Ends a context with all that is in it, done or not.
     fn end_context(&mut self, handle: u64) {
         self.contexts.remove(&handle);
+        let ended = |stream: u64| self.streams.get(&stream).is_some_and(|stream| stream.context == handle);
+        self.captures.retain(|_, capture| !ended(capture.origin));
+        self.modules.retain(|_, module| module.context != handle);
+        self.functions.retain(|_, function| self.modules.contains_key(&function.module));
+        self.graphs.retain(|_, graph| graph.context != handle);
+        self.execs.retain(|_, exec| exec.context != handle);
         let streams: Vec<u64> = self.streams_of(handle).map(|(stream, _)| stream).collect();
         for stream in streams {
             self.streams.remove(&stream);
@@ -271,6 +277,7 @@ pub(super) fn synchronize(state: &mut State) -> Answer {
 pub(super) fn synchronize_v2(state: &mut State, context: u64) -> Answer {
     let handle = state.named_or_current(context)?;
     state.well(handle)?;
+    state.forbid_unsafe()?;
     match state.idle_from(handle) {
         Some(from) if from <= state.now => Ok(()),
         Some(from) => Err(Stop::Again(from)),

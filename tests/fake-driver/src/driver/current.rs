@@ -8,6 +8,7 @@ use crate::Status;
 
 thread_local! {
     static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
     static RUNS_HOST_FUNCTIONS: Cell<bool> = const { Cell::new(false) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
@@ -39,6 +40,15 @@ pub(super) fn push(context: u64) {
 
 pub(super) fn pop() -> Option<u64> {
     contexts(Vec::pop).flatten()
+}
+
+/// How captures by other threads bind this one: a `CUstreamCaptureMode`.
+pub(super) fn capture_mode() -> u32 {
+    CAPTURE_MODE.try_with(Cell::get).unwrap_or(0)
+}
+
+pub(super) fn set_capture_mode(mode: u32) {
+    let _ = CAPTURE_MODE.try_with(|cell| cell.set(mode));
 }
 
 pub(super) fn runs_host_functions() -> bool {

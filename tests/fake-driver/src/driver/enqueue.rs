@@ -17,13 +17,23 @@ const WORD_BYTES: u64 = 8;
 
 impl State {
     /// Puts an operation at the end of a stream. Asks the call to come again while the stream is full, so nothing may be
-    /// changed before.
-    pub(super) fn enqueue(&mut self, handle: u64, op: Op) -> Answer<Point> {
+    /// changed before. In a stream that captures it becomes part of the graph, and has no point.
+    pub(super) fn enqueue(&mut self, handle: u64, op: Op) -> Answer<Option<Point>> {
         self.enqueue_all(handle, vec![op], Vec::new())
     }
 
     /// Puts several there at once, the first of them behind all of `after`, too.
-    pub(super) fn enqueue_all(&mut self, handle: u64, ops: Vec<Op>, mut after: Vec<Point>) -> Answer<Point> {
+    pub(super) fn enqueue_all(
+        &mut self,
+        handle: u64,
+        ops: Vec<Op>,
+        mut after: Vec<Point>,
+    ) -> Answer<Option<Point>> {
+        if let Some(id) = self.capture_of(handle) {
+            self.capture(id, handle, ops)?;
+            return Ok(None);
+        }
+        self.forbid_implied(handle)?;
         let depth = self.options.queue_depth.max(1);
         let Some(stream) = self.streams.get(&handle) else { return Err(Status::INVALID_HANDLE.into()) };
         if stream.queue.len() >= depth {
@@ -41,7 +51,7 @@ impl State {
         let point = Point { stream: handle, number: stream.submitted };
         self.busy.insert(handle);
         self.stirred = true;
-        Ok(point)
+        Ok(Some(point))
     }
 
     /// What the legacy default stream has to do with it: it waits for all blocking streams, and they wait for it.
@@ -193,7 +203,9 @@ pub(super) fn copy_to_host(
         state.enqueue(handle, Op::Copy { to, from: Source::At(from), bytes })?;
         return Ok(());
     }
-    *left = Some(state.enqueue(handle, Op::Nothing)?);
+    // A capture has no way to wait here.
+    state.forbid_capturing(handle)?;
+    *left = state.enqueue(handle, Op::Nothing)?;
     Err(Stop::Again(u64::MAX))
 }
 
@@ -209,6 +221,9 @@ pub(super) fn wait_event(state: &mut State, stream: StreamArg, event: u64, flags
     if flags & !1 != 0 {
         return Err(Status::INVALID_VALUE.into());
     }
+    if state.join(handle, event)? {
+        return Ok(());
+    }
     let point = state.event(event)?.point;
     if let Some(point) = point.filter(|point| !state.is_reached(*point)) {
         state.enqueue_all(handle, vec![Op::Nothing], vec![point])?;
@@ -219,6 +234,7 @@ pub(super) fn wait_event(state: &mut State, stream: StreamArg, event: u64, flags
 pub(super) fn allocate_async(state: &mut State, out: Out<u64>, bytes: usize, stream: StreamArg) -> Answer {
     let handle = state.stream(stream)?;
     out.needed()?;
+    state.forbid_capturing(handle)?;
     let context = state.streams.get(&handle).map_or(0, |stream| stream.context);
     let address = state.allocate_device(context, bytes)?;
     out.set(address)

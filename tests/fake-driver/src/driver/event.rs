@@ -22,6 +22,8 @@ pub(super) struct Event {
     flags: c_uint,
     /// Where it was recorded last.
     pub(super) point: Option<Point>,
+    /// The capture in which it was, instead, and the stream.
+    pub(super) captured: Option<(u64, u64)>,
     /// How often it was.
     records: u64,
     /// When the last of them was reached.
@@ -60,7 +62,9 @@ pub(super) fn create(state: &mut State, out: Out<u64>, flags: c_uint) -> Answer 
         return Err(Status::INVALID_VALUE.into());
     }
     let handle = state.handles.give(Kind::Event);
-    state.events.insert(handle, Event { context, flags, point: None, records: 0, reached_at: None });
+    state
+        .events
+        .insert(handle, Event { context, flags, point: None, captured: None, records: 0, reached_at: None });
     out.set(handle)
 }
 
@@ -70,10 +74,19 @@ pub(super) fn record(state: &mut State, event: u64, stream: StreamArg) -> Answer
     if state.streams.get(&stream).is_none_or(|stream| stream.context != context) {
         return Err(Status::INVALID_HANDLE.into());
     }
+    if let Some(id) = state.capture_of(stream) {
+        state.capture(id, stream, Vec::new())?;
+        let event = state.event(event)?;
+        event.captured = Some((id, stream));
+        event.point = None;
+        event.reached_at = None;
+        return Ok(());
+    }
     let record = state.event(event)?.records + 1;
     let point = state.enqueue(stream, Op::Record { event, record })?;
     let event = state.event(event)?;
-    event.point = Some(point);
+    event.point = point;
+    event.captured = None;
     event.records = record;
     event.reached_at = None;
     Ok(())
@@ -81,6 +94,8 @@ pub(super) fn record(state: &mut State, event: u64, stream: StreamArg) -> Answer
 
 pub(super) fn query(state: &mut State, event: u64) -> Answer {
     state.current()?;
+    state.forbid_captured(event)?;
+    state.forbid_unsafe()?;
     let point = state.event(event)?.point;
     let reached = point.is_none_or(|point| state.is_reached(point));
     if reached { Ok(()) } else { Err(Status::NOT_READY.into()) }
@@ -107,7 +122,11 @@ pub(super) fn elapsed(state: &mut State, out: Out<f32>, start: u64, end: u64) ->
     let mut times = [0; 2];
     let mut contexts = [0; 2];
     for ((event, time), context) in [start, end].into_iter().zip(&mut times).zip(&mut contexts) {
-        query(state, event)?;
+        state.forbid_captured(event)?;
+        let point = state.event(event)?.point.ok_or(Status::INVALID_HANDLE)?;
+        if !state.is_reached(point) {
+            return Err(Status::NOT_READY.into());
+        }
         let event = state.event(event)?;
         *time =
             event.reached_at.filter(|_| event.flags & DISABLE_TIMING == 0).ok_or(Status::INVALID_HANDLE)?;

@@ -7,8 +7,8 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use super::arg::{Address, Arg, Chars, HostFn, List, Out, StreamArg, Text};
-use super::{context, device, enqueue, event, gate, lookup, memory, stream};
+use super::arg::{Address, Arg, Chars, HostFn, List, Out, Params, StreamArg, Text};
+use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, stream};
 use crate::Status;
 
 /// An exported function.
@@ -128,4 +128,21 @@ exports! {
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2(to: Address, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_to_host; keeps None;
     "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_on_device;
     "cuMemsetD8Async" 3020 cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: StreamArg) => enqueue::fill;
+
+    "cuStreamIsCapturing" 10000 cuStreamIsCapturing(stream: StreamArg, out: Out<c_int>) => capture::is_capturing;
+    "cuStreamGetCaptureInfo" 11030 cuStreamGetCaptureInfo_v2(stream: StreamArg, status: Out<c_int>, id: Out<u64>, graph: Out<u64>, dependencies: Out<usize>, count: Out<usize>) => capture::info;
+    "cuStreamGetCaptureInfo" 12030 cuStreamGetCaptureInfo_v3(stream: StreamArg, status: Out<c_int>, id: Out<u64>, graph: Out<u64>, dependencies: Out<usize>, edges: Out<usize>, count: Out<usize>) => capture::info_v3;
+    "cuStreamBeginCapture" 10010 cuStreamBeginCapture_v2(stream: StreamArg, mode: c_uint) => capture::begin;
+    "cuStreamEndCapture" 10000 cuStreamEndCapture(stream: StreamArg, graph: Out<u64>) => capture::end;
+    "cuThreadExchangeStreamCaptureMode" 10010 cuThreadExchangeStreamCaptureMode(mode: Out<c_uint>) => capture::exchange_mode;
+    "cuGraphInstantiateWithFlags" 11040 cuGraphInstantiateWithFlags(out: Out<u64>, graph: u64, flags: u64) => graph::instantiate;
+    "cuGraphLaunch" 10000 cuGraphLaunch(exec: u64, stream: StreamArg) => graph::launch;
+    "cuGraphExecDestroy" 10000 cuGraphExecDestroy(exec: u64) => graph::destroy_exec;
+    "cuGraphDestroy" 10000 cuGraphDestroy(graph: u64) => graph::destroy;
+
+    "cuModuleLoadData" 2000 cuModuleLoadData(out: Out<u64>, image: Text) => module::load;
+    "cuModuleLoadDataEx" 2010 cuModuleLoadDataEx(out: Out<u64>, image: Text, count: c_uint, options: List<c_int>, values: List<usize>) => module::load_with_options;
+    "cuModuleUnload" 2000 cuModuleUnload(module: u64) => module::unload;
+    "cuModuleGetFunction" 2000 cuModuleGetFunction(out: Out<u64>, module: u64, name: Text) => module::get_function;
+    "cuLaunchKernel" 4000 cuLaunchKernel(function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: StreamArg, parameters: Params, extra: List<usize>) => module::launch;
 }

@@ -120,6 +120,8 @@ fn made(
                 shared().tell(&mut state);
                 return (state, status);
             }
+            // What the attempt itself enqueued is seen to first.
+            Err(Stop::Again(_)) if state.stirred => {}
             Err(Stop::Again(until)) => state = shared().wait(state, until),
         }
     }

@@ -7,6 +7,10 @@ pub(super) enum Kind {
     Context = 1,
     Stream = 2,
     Event = 3,
+    Module = 4,
+    Function = 5,
+    Graph = 6,
+    Exec = 7,
 }
 
 /// Not canonical, as an address.

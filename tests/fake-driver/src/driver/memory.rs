@@ -83,6 +83,7 @@ impl State {
 pub(super) fn host_allocate(state: &mut State, out: Out<u64>, bytes: usize, flags: c_uint) -> Answer {
     out.needed()?;
     let context = state.current()?;
+    state.forbid_unsafe()?;
     if bytes == 0 || flags & !HOST_FLAGS != 0 {
         return Err(Status::INVALID_VALUE.into());
     }
@@ -93,6 +94,7 @@ pub(super) fn host_allocate(state: &mut State, out: Out<u64>, bytes: usize, flag
 /// The real call does not wait for the device either, or not always; so what still writes there is a violation.
 pub(super) fn host_free(state: &mut State, address: Address) -> Answer {
     state.current()?;
+    state.forbid_unsafe()?;
     let start = address.value();
     let Some(page) = state.pages.at(start).filter(|page| page.is_pinned) else {
         return Err(state.unknown_memory(start).into());
@@ -124,6 +126,7 @@ pub(super) fn host_device_pointer(
 pub(super) fn allocate(state: &mut State, out: Out<u64>, bytes: usize) -> Answer {
     out.needed()?;
     let context = state.current()?;
+    state.forbid_unsafe()?;
     let address = state.allocate_device(context, bytes)?;
     out.set(address)
 }
@@ -131,6 +134,7 @@ pub(super) fn allocate(state: &mut State, out: Out<u64>, bytes: usize) -> Answer
 /// Waits for all work of the context, as the real call does.
 pub(super) fn free(state: &mut State, address: u64) -> Answer {
     state.current()?;
+    state.forbid_unsafe()?;
     if address == 0 {
         return Ok(());
     }

@@ -12,6 +12,7 @@
 //! and by the engine's thread. It is not held while a caller waits, nor while a host function runs.
 
 mod arg;
+mod capture;
 mod clock;
 mod context;
 mod control;
@@ -22,13 +23,17 @@ mod enqueue;
 mod event;
 mod exports;
 mod gate;
+mod graph;
 mod handle;
 mod hosts;
+mod kernel;
 mod log;
 mod lookup;
 mod memory;
+mod module;
 mod op;
 mod pages;
+mod ptx;
 mod raw;
 mod rules;
 mod state;

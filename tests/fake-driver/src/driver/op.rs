@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kernel::Kernel;
 use super::state::State;
 use crate::Status;
 
@@ -10,6 +11,7 @@ use crate::Status;
 pub(super) enum Op {
     /// Nothing: it only has its place in the order.
     Nothing,
+    Kernel(Kernel),
     Store {
         address: u64,
         value: u64,
@@ -81,6 +83,7 @@ impl Op {
     /// How long it takes, once begun, if it is for the clock to say.
     pub(super) fn takes_ns(&self, store_lag_ns: u64) -> Option<u64> {
         match self {
+            Self::Kernel(kernel) => Some(kernel.takes_ns()),
             Self::Store { .. } => Some(store_lag_ns),
             Self::Wait { .. } | Self::Host { .. } => None,
             _ => Some(0),
@@ -90,6 +93,7 @@ impl Op {
     /// The memory that it writes.
     pub(super) fn writes(&self) -> Option<(u64, usize)> {
         match *self {
+            Self::Kernel(kernel) => kernel.writes().map(|address| (address, 8)),
             Self::Store { address, .. } => Some((address, 8)),
             Self::Copy { to, bytes, .. } | Self::Fill { to, bytes, .. } => Some((to, bytes)),
             _ => None,
@@ -102,6 +106,7 @@ impl State {
     pub(super) fn perform(&mut self, context: u64, op: &Op, end: u64) {
         match op {
             Op::Nothing | Op::Wait { .. } | Op::Host { .. } => {}
+            Op::Kernel(kernel) => self.run(context, *kernel),
             Op::Store { address, value } => {
                 if !self.pages.store(*address, *value) {
                     self.misses(context, *address, "a store");

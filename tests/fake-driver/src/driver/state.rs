@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::capture::Capture;
 use super::clock::{self, SPIN_NS};
 use super::context::Context;
 use super::event::Event;
+use super::graph::Graph;
 use super::handle::{Handles, Kind};
 use super::hosts::Hosted;
 use super::log::Log;
+use super::module::{Function, Module};
 use super::pages::Pages;
 use super::rules::Rules;
 use super::stream::Stream;
@@ -37,6 +40,14 @@ pub(super) struct State {
     pub(super) streams_made: u64,
     pub(super) events: BTreeMap<u64, Event>,
     pub(super) pages: Pages,
+    pub(super) modules: BTreeMap<u64, Module>,
+    pub(super) functions: BTreeMap<u64, Function>,
+    /// The captures that go on, by their ids.
+    pub(super) captures: BTreeMap<u64, Capture>,
+    pub(super) captures_made: u64,
+    pub(super) graphs: BTreeMap<u64, Graph>,
+    /// Graphs that can be launched.
+    pub(super) execs: BTreeMap<u64, Graph>,
     /// Streams and events that went with their context.
     pub(super) buried: BTreeSet<u64>,
     /// Host functions whose turn has come.
@@ -154,6 +165,9 @@ impl State {
             contexts: count(self.contexts.len()),
             streams: count(self.streams.values().filter(|stream| stream.is_counted()).count()),
             events: count(self.events.len()),
+            modules: count(self.modules.len()),
+            graphs: count(self.graphs.len()),
+            graph_execs: count(self.execs.len()),
             queued: count(queued),
             ..self.pages.live()
         }

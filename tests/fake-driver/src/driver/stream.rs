@@ -177,10 +177,11 @@ pub(super) fn create_with_priority(
 
 pub(super) fn destroy(state: &mut State, arg: StreamArg) -> Answer {
     let handle = state.stream(arg)?;
-    let Some(stream) = state.streams.get_mut(&handle) else { return Ok(()) };
-    if !stream.is_counted() {
+    if !state.streams.get(&handle).is_some_and(Stream::is_counted) {
         return Err(Status::INVALID_HANDLE.into());
     }
+    state.leave_capture(handle);
+    let Some(stream) = state.streams.get_mut(&handle) else { return Ok(()) };
     stream.destroyed = true;
     if stream.is_over() {
         state.streams.remove(&handle);
@@ -190,6 +191,8 @@ pub(super) fn destroy(state: &mut State, arg: StreamArg) -> Answer {
 
 pub(super) fn query(state: &mut State, arg: StreamArg) -> Answer {
     let handle = state.stream(arg)?;
+    state.forbid_capturing(handle)?;
+    state.forbid_unsafe()?;
     match state.done_from(handle) {
         Some(from) if from <= state.now => Ok(()),
         _ => Err(Status::NOT_READY.into()),
@@ -198,6 +201,8 @@ pub(super) fn query(state: &mut State, arg: StreamArg) -> Answer {
 
 pub(super) fn synchronize(state: &mut State, arg: StreamArg) -> Answer {
     let handle = state.stream(arg)?;
+    state.forbid_capturing(handle)?;
+    state.forbid_unsafe()?;
     match state.done_from(handle) {
         Some(from) if from <= state.now => Ok(()),
         from => Err(Stop::Again(from.unwrap_or(u64::MAX))),

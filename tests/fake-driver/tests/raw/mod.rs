@@ -1,7 +1,7 @@
 //! The driver's interface as a C program has it, for the tests of the fake: symbols by their names, from one file.
 #![allow(unsafe_code, clippy::unwrap_used, dead_code)] // It is for tests, and none of them uses all of it.
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,31 @@ pub(crate) const NON_BLOCKING: c_uint = 1;
 pub(crate) const NO_TIMING: c_uint = 2;
 /// Portable and device-mapped.
 pub(crate) const MAPPED: c_uint = 3;
+
+/// All kernels that the fake knows, and one that it does not.
+pub(crate) const KERNELS: &CStr = c".version 8.0
+.visible .entry occupy(.param .u64 ns) { ret; }
+.visible .entry store_word(.param .u64 address, .param .u64 value, .param .u64 ns) { ret; }
+.visible .entry stamp(.param .u64 address) { ret; }
+.visible .entry trap() { trap; }
+.visible .entry illegal_address() { ret; }
+.visible .entry assert_fails() { ret; }
+.entry mine(.param .f32 x) { ret; }
+";
+
+type Launch = extern "C" fn(
+    u64,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    u64,
+    *const *const u64,
+    *const c_void,
+) -> Status;
 
 pub(crate) type HostFn = extern "C" fn(*mut c_void);
 
@@ -105,16 +130,22 @@ impl Driver {
         free_async = cuMemFreeAsync(address: u64, stream: u64);
         to_device = cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
         to_host = cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+        begin_capture = cuStreamBeginCapture_v2(stream: u64, mode: c_uint);
+        is_capturing_status = cuStreamIsCapturing(stream: u64, out: *mut c_int);
+        end_capture_into = cuStreamEndCapture(stream: u64, graph: *mut u64);
+        exchange_mode = cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+        instantiate = cuGraphInstantiateWithFlags(graph: u64, flags: u64) -> u64;
+        graph_launch = cuGraphLaunch(exec: u64, stream: u64);
+        exec_destroy = cuGraphExecDestroy(exec: u64);
+        graph_destroy = cuGraphDestroy(graph: u64);
+        module_load = cuModuleLoadData(image: *const c_char) -> u64;
+        module_unload = cuModuleUnload(module: u64);
+        module_function = cuModuleGetFunction(module: u64, name: *const c_char) -> u64;
         fill = cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: u64);
     }
 
     /// The address that the driver's own look-up gives, and what it says of the search.
-    pub(crate) fn lookup(
-        &self,
-        name: &core::ffi::CStr,
-        version: c_int,
-        flags: u64,
-    ) -> Result<(usize, c_int), Status> {
+    pub(crate) fn lookup(&self, name: &CStr, version: c_int, flags: u64) -> Result<(usize, c_int), Status> {
         let call: extern "C" fn(*const c_char, *mut usize, c_int, u64, *mut c_int) -> Status =
             self.symbol("cuGetProcAddress_v2");
         let (mut address, mut found) = (0, -1);
@@ -122,6 +153,33 @@ impl Driver {
             Status::SUCCESS => Ok((address, found)),
             status => Err(status),
         }
+    }
+
+    pub(crate) fn end_capture(&self, stream: u64) -> Result<u64, Status> {
+        let mut graph = 0;
+        match self.end_capture_into(stream, &raw mut graph) {
+            Status::SUCCESS => Ok(graph),
+            status => Err(status),
+        }
+    }
+
+    pub(crate) fn is_capturing(&self, stream: u64) -> c_int {
+        let mut status = -1;
+        assert_eq!(self.is_capturing_status(stream, &raw mut status), Status::SUCCESS);
+        status
+    }
+
+    /// Runs a kernel of [`KERNELS`] in one thread.
+    pub(crate) fn run(&self, name: &CStr, stream: u64, parameters: &[u64]) -> Status {
+        let module = self.module_load(KERNELS.as_ptr()).unwrap();
+        let function = self.module_function(module, name.as_ptr()).unwrap();
+        self.launch(function, stream, parameters)
+    }
+
+    pub(crate) fn launch(&self, function: u64, stream: u64, parameters: &[u64]) -> Status {
+        let places: Vec<*const u64> = parameters.iter().map(ptr::from_ref).collect();
+        let call: Launch = self.symbol("cuLaunchKernel");
+        call(function, 1, 1, 1, 1, 1, 1, 0, stream, places.as_ptr(), ptr::null())
     }
 
     /// An exported symbol that takes a handle.

@@ -1,0 +1,79 @@
+//! The kernels the fake knows by their names. Those it does not know end at once.
+
+use super::clock;
+use super::state::State;
+use crate::Status;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kernel {
+    /// `occupy(u64 ns)`
+    Occupy {
+        ns: u64,
+    },
+    /// `store_word(u64 address, u64 value, u64 ns)`: stores when the time is over, and ends.
+    StoreWord {
+        address: u64,
+        value: u64,
+        ns: u64,
+    },
+    /// `stamp(u64 address)`: stores the device's clock, in ns.
+    Stamp {
+        address: u64,
+    },
+    /// `trap()`, `illegal_address()`, `assert_fails()`
+    Fault(Status),
+    Unknown,
+}
+
+impl Kernel {
+    /// The kernel of that name; none if a known one has other parameters.
+    pub(super) fn of(name: &str, parameters: &[u64]) -> Option<Self> {
+        Some(match (name, parameters) {
+            ("occupy", &[ns]) => Self::Occupy { ns },
+            ("store_word", &[address, value, ns]) => Self::StoreWord { address, value, ns },
+            ("stamp", &[address]) => Self::Stamp { address },
+            ("trap", []) => Self::Fault(Status::LAUNCH_FAILED),
+            ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
+            ("assert_fails", []) => Self::Fault(Status::ASSERT),
+            ("occupy" | "store_word" | "stamp" | "trap" | "illegal_address" | "assert_fails", _) => {
+                return None;
+            }
+            _ => Self::Unknown,
+        })
+    }
+
+    pub(super) fn takes_ns(self) -> u64 {
+        match self {
+            Self::Occupy { ns } | Self::StoreWord { ns, .. } => ns,
+            _ => 0,
+        }
+    }
+
+    /// The word it stores.
+    pub(super) fn writes(self) -> Option<u64> {
+        match self {
+            Self::StoreWord { address, .. } | Self::Stamp { address } => Some(address),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn run(&mut self, context: u64, kernel: Kernel) {
+        match kernel {
+            Kernel::StoreWord { address, value, .. } => self.kernel_stores(context, address, value),
+            Kernel::Stamp { address } => {
+                let offset = self.options.clock_offset_ns.unwrap_or_else(clock::offset_to_realtime);
+                self.kernel_stores(context, address, clock::now().wrapping_add_signed(offset));
+            }
+            Kernel::Fault(status) => self.fault(context, status),
+            Kernel::Occupy { .. } | Kernel::Unknown => {}
+        }
+    }
+
+    fn kernel_stores(&mut self, context: u64, address: u64, value: u64) {
+        if !self.pages.store(address, value) {
+            self.misses(context, address, "a kernel's store");
+        }
+    }
+}
