@@ -112,7 +112,7 @@ fn a_fault_poisons_its_context_after_a_while_and_no_other() {
 fn a_captured_row_is_replayed() {
     let fake = Fake::new().unwrap();
     let driver = Driver::ready(&fake);
-    let [stream, helper] = [(); 2].map(|()| driver.stream_create(NON_BLOCKING).unwrap());
+    let [stream, side] = [(); 2].map(|()| driver.stream_create(NON_BLOCKING).unwrap());
     let page = driver.host_alloc(64, MAPPED).unwrap();
     let [fork, join] = [(); 2].map(|()| driver.event_create(NO_TIMING).unwrap());
     let module = driver.module_load(KERNELS.as_ptr()).unwrap();
@@ -121,10 +121,10 @@ fn a_captured_row_is_replayed() {
     assert_eq!(driver.begin_capture(stream, THREAD_LOCAL), Status::SUCCESS);
     assert_eq!(driver.launch(occupy, stream, &[1_000_000]), Status::SUCCESS);
     assert_eq!(driver.event_record(fork, stream), Status::SUCCESS);
-    assert_eq!(driver.wait_event(helper, fork, 0), Status::SUCCESS);
-    assert_eq!(driver.write(helper, page + 8, 4, 0), Status::SUCCESS);
-    assert_eq!(driver.is_capturing(helper), 1);
-    assert_eq!(driver.event_record(join, helper), Status::SUCCESS);
+    assert_eq!(driver.wait_event(side, fork, 0), Status::SUCCESS);
+    assert_eq!(driver.write(side, page + 8, 4, 0), Status::SUCCESS);
+    assert_eq!(driver.is_capturing(side), 1);
+    assert_eq!(driver.event_record(join, side), Status::SUCCESS);
     assert_eq!(driver.wait_event(stream, join, 0), Status::SUCCESS);
     assert_eq!(driver.write(stream, page, 3, 0), Status::SUCCESS);
     let graph = driver.end_capture(stream).unwrap();
@@ -144,7 +144,7 @@ fn a_captured_row_is_replayed() {
     // What was forked has to be joined.
     assert_eq!(driver.begin_capture(stream, RELAXED), Status::SUCCESS);
     assert_eq!(driver.event_record(fork, stream), Status::SUCCESS);
-    assert_eq!(driver.wait_event(helper, fork, 0), Status::SUCCESS);
+    assert_eq!(driver.wait_event(side, fork, 0), Status::SUCCESS);
     assert_eq!(driver.end_capture(stream), Err(Status::STREAM_CAPTURE_UNJOINED));
     assert!(fake.violations().is_empty(), "{:?}", fake.violations());
 }

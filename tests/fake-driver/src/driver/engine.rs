@@ -28,7 +28,7 @@ fn run() {
     let mut state = shared().lock();
     loop {
         shared().advance(&mut state);
-        state = shared().wait(state, u64::MAX);
+        state = shared().wait_for_due(state);
     }
 }
 

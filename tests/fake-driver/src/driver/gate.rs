@@ -2,10 +2,11 @@
 //! the log.
 
 use super::clock::{self, NS_PER_US};
+use super::log::Ended;
 use super::state::{Guard, State, shared};
 use super::{Answer, Stop, current};
 use crate::Status;
-use crate::wire::{Act, Call};
+use crate::wire::Act;
 
 /// What may be called before `cuInit`.
 const EARLY: &[&str] = &[
@@ -40,12 +41,8 @@ pub(super) fn call(
         (_, Some(Act::DropEffect)) => Status::SUCCESS,
         (_, act) => {
             state = held_up(state, act);
-            // The driver may have gone down meanwhile.
             let mut status;
-            (state, status) = match self::refused(&mut state, name) {
-                Some(status) => (state, status),
-                None => made(state, name, &mut body),
-            };
+            (state, status) = made(state, name, &mut body);
             if let (Some(Act::FailAfter(instead)), Status::SUCCESS) = (act, status) {
                 status = instead;
             }
@@ -53,7 +50,7 @@ pub(super) fn call(
         }
     };
     if state.options.log {
-        let call = Call { name: name.to_owned(), thread: current::thread(), context, stream, status };
+        let call = Ended { name, thread: current::thread(), context, stream, status };
         let len_max = state.options.log_len_max;
         state.log.ended(call, len_max);
     }
@@ -109,6 +106,10 @@ fn made(
     loop {
         shared().advance(&mut state);
         state.call = name;
+        // The driver may have gone down while the call waited.
+        if let Some(status) = refused(&mut state, name) {
+            return (state, status);
+        }
         match body(&mut state) {
             Ok(()) => {
                 if state.stirred {

@@ -26,7 +26,7 @@ fn run() {
     let mut state = shared().lock();
     loop {
         let Some(hosted) = state.hosted.pop_front() else {
-            state = shared().wait_for_change(state);
+            state = shared().wait_for_host_function(state);
             continue;
         };
         drop(state);

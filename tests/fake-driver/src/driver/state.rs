@@ -57,12 +57,17 @@ pub(super) struct State {
     pub(super) releases: u64,
     /// Whether something happened that others may wait for.
     pub(super) stirred: bool,
+    /// How many calls sleep until something happens.
+    waiting: u64,
+    /// Until when the engine sleeps; 0 while it does not.
+    engine_due: u64,
 }
 
 /// The one instance of this copy of the library.
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    host_function: Condvar,
     /// Counts what `changed` tells, for those who spin.
     changes: AtomicU64,
     /// The process that called `cuInit`; 0 before. Outside of the lock, which a fork's child may find held for ever.
@@ -72,6 +77,7 @@ pub(super) struct Shared {
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
     state: Mutex::default(),
     changed: Condvar::new(),
+    host_function: Condvar::new(),
     changes: AtomicU64::new(0),
     process: AtomicU32::new(0),
 });
@@ -109,17 +115,39 @@ impl Shared {
         self.tell(state);
     }
 
-    /// Wakes whoever waits, if something happened.
+    /// Wakes whoever has to know, if something happened. The engine has to where it would sleep too long.
     pub(super) fn tell(&self, state: &mut State) {
-        if core::mem::take(&mut state.stirred) {
-            self.changes.fetch_add(1, Ordering::Relaxed);
+        if !core::mem::take(&mut state.stirred) {
+            return;
+        }
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        if state.waiting > 0 || state.blocked > 0 || state.next_due() < state.engine_due {
             self.changed.notify_all();
+        }
+        if !state.hosted.is_empty() {
+            self.host_function.notify_one();
         }
     }
 
-    /// Waits, without the lock, until something happens or is due, `until` at the latest.
-    pub(super) fn wait(&'static self, state: Guard, until: u64) -> Guard {
+    /// Waits for a call, without the lock, until something happens or is due, `until` at the latest.
+    pub(super) fn wait(&'static self, mut state: Guard, until: u64) -> Guard {
+        state.waiting += 1;
         let due = state.next_due().min(until);
+        let mut state = self.wait_until(state, due);
+        state.waiting -= 1;
+        state
+    }
+
+    /// The same for the engine, which is woken only where something is due before.
+    pub(super) fn wait_for_due(&'static self, mut state: Guard) -> Guard {
+        let due = state.next_due();
+        state.engine_due = due;
+        let mut state = self.wait_until(state, due);
+        state.engine_due = 0;
+        state
+    }
+
+    fn wait_until(&'static self, state: Guard, due: u64) -> Guard {
         let left = due.saturating_sub(clock::now());
         if left <= SPIN_NS {
             let seen = self.changes.load(Ordering::Relaxed);
@@ -134,9 +162,9 @@ impl Shared {
         self.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits until something happens.
-    pub(super) fn wait_for_change(&'static self, state: Guard) -> Guard {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    /// Waits until the turn of a host function may have come.
+    pub(super) fn wait_for_host_function(&'static self, state: Guard) -> Guard {
+        self.host_function.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until a test lets blocked calls go.
