@@ -110,6 +110,13 @@ impl Fake {
         self.ask(&Request::Live)
     }
 
+    /// Makes it as it was when it was new, but for the options: no context, nothing live, no rule, an empty log, `cuInit` to
+    /// be called again. Loading one takes longer than most tests, so many rows of one table may share it, each after the
+    /// other. Calls that are blocked go on; what still runs in a stream is gone.
+    pub fn reset(&self) {
+        self.ask::<()>(&Request::Reset);
+    }
+
     /// The driver's symbols that the library exports.
     pub fn symbols(&self) -> Vec<String> {
         self.ask(&Request::Symbols)

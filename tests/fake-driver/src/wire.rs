@@ -190,4 +190,6 @@ pub(crate) enum Request {
     Live,
     /// `Vec<String>`
     Symbols,
+    /// `()`
+    Reset,
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use raw::{Driver, MAPPED, NON_BLOCKING, until, word};
-use wakeline_fake_driver::{Act, Fake, Rule, Status, thread_id};
+use wakeline_fake_driver::{Act, Fake, Live, Rule, Status, thread_id};
 
 #[test]
 fn rules_fail_drop_and_delay_the_calls_they_name() {
@@ -145,4 +145,24 @@ fn a_full_stream_blocks_its_caller() {
     });
     assert_eq!(driver.stream_synchronize(stream), Status::SUCCESS);
     assert_eq!(word(page + 8), 3);
+}
+
+#[test]
+fn a_reset_fake_is_as_new() {
+    let fake = Fake::new().unwrap();
+    let driver = Driver::ready(&fake);
+    fake.rule(Rule::new("cuStreamQuery", Act::Fail(Status::UNKNOWN)));
+    let stream = driver.stream_create(NON_BLOCKING).unwrap();
+    let page = driver.host_alloc(64, MAPPED).unwrap();
+    assert_eq!(driver.wait(stream, page, 1, 0), Status::SUCCESS);
+    assert_eq!(driver.stream_destroy(0x10), Status::INVALID_HANDLE);
+    fake.reset();
+    assert_eq!((fake.live(), fake.calls("cuInit"), fake.violations().len()), (Live::default(), 0, 0));
+    assert_eq!(driver.stream_query(0), Status::NOT_INITIALIZED);
+    assert_eq!(driver.init(0), Status::SUCCESS);
+    assert_eq!(driver.stream_query(0), Status::INVALID_CONTEXT);
+    let context = driver.primary_retain(0).unwrap();
+    assert_eq!(driver.set_current(context), Status::SUCCESS);
+    assert_eq!(driver.stream_query(0), Status::SUCCESS);
+    assert_eq!(driver.stream_query(stream), Status::INVALID_HANDLE);
 }

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 
 use serde::Serialize;
 
+use super::current;
 use super::exports::EXPORTS;
 use super::state::{State, shared};
 use crate::wire::Request;
@@ -71,6 +72,12 @@ fn answer(state: &mut State, request: Request) -> serde_json::Result<Vec<u8>> {
         Request::Live => {
             shared().advance(state);
             json(state.live())
+        }
+        Request::Reset => {
+            state.reset();
+            shared().uninitialize();
+            current::forget();
+            json(())
         }
         Request::Symbols => json(EXPORTS.iter().map(|export| export.name).collect::<Vec<_>>()),
     }

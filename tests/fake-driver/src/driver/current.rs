@@ -1,12 +1,17 @@
 //! What the driver keeps for each thread: the stack of contexts, how captures of others bind it, whether it is one of ours.
 
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Answer;
 use super::state::State;
 use crate::Status;
 
+/// Counts the times that all threads are to forget what is kept for them.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
+    static SEEN: Cell<u64> = const { Cell::new(0) };
     static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
     static RUNS_HOST_FUNCTIONS: Cell<bool> = const { Cell::new(false) };
@@ -24,8 +29,22 @@ pub(super) fn thread() -> u64 {
     THREAD.try_with(Cell::get).ok().filter(|number| *number != 0).unwrap_or_else(asked)
 }
 
+/// Empties what is kept for every thread, when it comes to look.
+pub(super) fn forget() {
+    EPOCH.fetch_add(1, Ordering::Relaxed);
+}
+
+fn forget_if_told() {
+    let epoch = EPOCH.load(Ordering::Relaxed);
+    if SEEN.try_with(|seen| seen.replace(epoch)).is_ok_and(|seen| seen != epoch) {
+        let _ = CONTEXTS.try_with(|contexts| contexts.borrow_mut().clear());
+        let _ = CAPTURE_MODE.try_with(|mode| mode.set(0));
+    }
+}
+
 /// Works on the calling thread's stack. One that is ending has none any more.
 fn contexts<T>(work: impl FnOnce(&mut Vec<u64>) -> T) -> Option<T> {
+    forget_if_told();
     CONTEXTS.try_with(|contexts| work(&mut contexts.borrow_mut())).ok()
 }
 
@@ -44,10 +63,12 @@ pub(super) fn pop() -> Option<u64> {
 
 /// How captures by other threads bind this one: a `CUstreamCaptureMode`.
 pub(super) fn capture_mode() -> u32 {
+    forget_if_told();
     CAPTURE_MODE.try_with(Cell::get).unwrap_or(0)
 }
 
 pub(super) fn set_capture_mode(mode: u32) {
+    forget_if_told();
     let _ = CAPTURE_MODE.try_with(|cell| cell.set(mode));
 }
 

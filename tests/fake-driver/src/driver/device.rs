@@ -60,9 +60,13 @@ pub(super) fn init(state: &mut State, flags: u32) -> Answer {
     if state.options.devices == 0 {
         return Err(Status::NO_DEVICE.into());
     }
-    if shared().initialize() && !(engine::start() && hosts::start()) {
+    if !state.runs {
+        state.runs = engine::start() && hosts::start();
+    }
+    if !state.runs {
         return Err(Status::OPERATING_SYSTEM.into());
     }
+    shared().initialize();
     Ok(())
 }
 

@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) releases: u64,
     /// Whether something happened that others may wait for.
     pub(super) stirred: bool,
+    /// Whether the library's threads run.
+    pub(super) runs: bool,
     /// How many calls sleep until something happens.
     waiting: u64,
     /// Until when the engine sleeps; 0 while it does not.
@@ -94,9 +96,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that this process has called `cuInit`, and says whether it is the first call.
-    pub(super) fn initialize(&self) -> bool {
-        self.process.swap(process::id(), Ordering::Relaxed) == 0
+    /// Notes that this process has called `cuInit`.
+    pub(super) fn initialize(&self) {
+        self.process.store(process::id(), Ordering::Relaxed);
+    }
+
+    pub(super) fn uninitialize(&self) {
+        self.process.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn is_initialized(&self) -> bool {
@@ -184,6 +190,20 @@ impl State {
     pub(super) fn violation(&mut self, what: &str) {
         let text = format!("{}: {what}", self.call);
         self.log.violation(text);
+    }
+
+    /// Forgets all but the options, the handles that were given out, and who waits.
+    pub(super) fn reset(&mut self) {
+        let contexts: Vec<u64> = self.contexts.keys().copied().collect();
+        for context in contexts {
+            self.end_context(context);
+        }
+        self.primaries.clear();
+        self.buried.clear();
+        self.rules.clear();
+        self.releases += 1;
+        self.log = Log::default();
+        self.stirred = true;
     }
 
     pub(super) fn live(&self) -> Live {
