@@ -42,7 +42,7 @@ fn modules_know_their_entries() {
     assert_eq!(driver.module_load(c"no kernel".as_ptr()), Err(Status::INVALID_PTX));
     let module = driver.module_load(KERNELS.as_ptr()).unwrap();
     assert_eq!(driver.module_function(module, c"absent".as_ptr()), Err(Status::NOT_FOUND));
-    let function = driver.module_function(module, c"trap".as_ptr()).unwrap();
+    let function = driver.module_function(module, c"traps".as_ptr()).unwrap();
     // A stream of another context than the function's.
     let other = driver.context_create(0, 0).unwrap();
     assert_eq!(driver.launch(function, 0, &[]), Status::INVALID_HANDLE);
@@ -62,7 +62,7 @@ fn a_fault_poisons_its_context_after_a_while_and_no_other() {
     }
 
     for (kernel, status) in [
-        (c"trap", Status::LAUNCH_FAILED),
+        (c"traps", Status::LAUNCH_FAILED),
         (c"illegal_address", Status::ILLEGAL_ADDRESS),
         (c"assert_fails", Status::ASSERT),
     ] {

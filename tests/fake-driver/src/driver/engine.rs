@@ -10,6 +10,7 @@
 use std::thread;
 
 use super::context::Context;
+use super::kernel::Kernel;
 use super::op::Op;
 use super::state::{State, shared};
 use super::{clock, hosts};
@@ -94,6 +95,10 @@ impl State {
                     self.stirred = true;
                 }
                 None
+            }
+            // Its length stands in memory until then; without that it ends at once.
+            Op::Kernel(Kernel::TimedStep { length, .. }) => {
+                Some(from.saturating_add(self.pages.load(length).unwrap_or(0)))
             }
             _ => head.takes_ns.map(|ns| from.saturating_add(ns)),
         };

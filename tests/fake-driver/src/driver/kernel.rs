@@ -20,7 +20,12 @@ pub(super) enum Kernel {
     Stamp {
         address: u64,
     },
-    /// `trap()`, `illegal_address()`, `assert_fails()`
+    /// `timed_step(u64 length, u64 end)`: reads how long it takes when it begins, and stores the device's clock at its end.
+    TimedStep {
+        length: u64,
+        end: u64,
+    },
+    /// `traps()`, `illegal_address()`, `assert_fails()`
     Fault(Status),
     Unknown,
 }
@@ -32,12 +37,15 @@ impl Kernel {
             ("occupy", &[ns]) => Self::Occupy { ns },
             ("store_word", &[address, value, ns]) => Self::StoreWord { address, value, ns },
             ("stamp", &[address]) => Self::Stamp { address },
-            ("trap", []) => Self::Fault(Status::LAUNCH_FAILED),
+            ("timed_step", &[length, end]) => Self::TimedStep { length, end },
+            ("traps", []) => Self::Fault(Status::LAUNCH_FAILED),
             ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
             ("assert_fails", []) => Self::Fault(Status::ASSERT),
-            ("occupy" | "store_word" | "stamp" | "trap" | "illegal_address" | "assert_fails", _) => {
-                return None;
-            }
+            (
+                "occupy" | "store_word" | "stamp" | "timed_step" | "traps" | "illegal_address"
+                | "assert_fails",
+                _,
+            ) => return None,
             _ => Self::Unknown,
         })
     }
@@ -53,18 +61,19 @@ impl Kernel {
     pub(super) fn writes(self) -> Option<u64> {
         match self {
             Self::StoreWord { address, .. } | Self::Stamp { address } => Some(address),
+            Self::TimedStep { end, .. } => Some(end),
             _ => None,
         }
     }
 }
 
 impl State {
-    pub(super) fn run(&mut self, context: u64, kernel: Kernel) {
+    pub(super) fn run(&mut self, context: u64, kernel: Kernel, at: u64) {
         match kernel {
             Kernel::StoreWord { address, value, .. } => self.kernel_stores(context, address, value),
-            Kernel::Stamp { address } => {
+            Kernel::Stamp { address } | Kernel::TimedStep { end: address, .. } => {
                 let offset = self.options.clock_offset_ns.unwrap_or_else(clock::offset_to_realtime);
-                self.kernel_stores(context, address, clock::now().wrapping_add_signed(offset));
+                self.kernel_stores(context, address, at.wrapping_add_signed(offset));
             }
             Kernel::Fault(status) => self.fault(context, status),
             Kernel::Occupy { .. } | Kernel::Unknown => {}

@@ -106,7 +106,7 @@ impl State {
     pub(super) fn perform(&mut self, context: u64, op: &Op, end: u64) {
         match op {
             Op::Nothing | Op::Wait { .. } | Op::Host { .. } => {}
-            Op::Kernel(kernel) => self.run(context, *kernel),
+            Op::Kernel(kernel) => self.run(context, *kernel, end),
             Op::Store { address, value } => {
                 if !self.pages.store(*address, *value) {
                     self.misses(context, *address, "a store");

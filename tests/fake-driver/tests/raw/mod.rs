@@ -20,7 +20,7 @@ pub(crate) const KERNELS: &CStr = c".version 8.0
 .visible .entry occupy(.param .u64 ns) { ret; }
 .visible .entry store_word(.param .u64 address, .param .u64 value, .param .u64 ns) { ret; }
 .visible .entry stamp(.param .u64 address) { ret; }
-.visible .entry trap() { trap; }
+.visible .entry traps() { trap; }
 .visible .entry illegal_address() { ret; }
 .visible .entry assert_fails() { ret; }
 .entry mine(.param .f32 x) { ret; }
