@@ -31,7 +31,7 @@ pub(crate) fn wait(text: &str, port: &mut CudaPort) -> Result<Report, Error> {
 }
 
 /// Waits on this thread as the machine says.
-pub(crate) fn wait_for(wait: Wait, port: &mut CudaPort) -> Result<Report, Error> {
+pub(crate) fn wait_for<P: CompletionPort>(wait: Wait, port: &mut P) -> Result<Report, Error> {
     let clock = StdClock::new();
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());

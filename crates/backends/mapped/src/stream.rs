@@ -140,6 +140,9 @@ impl<D: LineDriver> Stream<D> {
         unsafe { Self::foreign(context, raw, Some(Box::new(owner))) }
     }
 
+    /// # Safety
+    ///
+    /// `raw` is a live stream of this driver for as long as the value, its clones and its ports are, or until `owner` is dropped.
     unsafe fn foreign(
         context: &Context<D>,
         raw: *mut c_void,
