@@ -307,3 +307,64 @@ fn an_idle_watcher_closes_at_once() {
         }
     }
 }
+
+/// A waker that blocks until the test is over, or one that counts.
+struct Caller {
+    called: Arc<AtomicUsize>,
+    blocks: Option<Arc<AtomicBool>>,
+}
+
+impl std::task::Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.called.fetch_add(1, Ordering::SeqCst);
+        while self.blocks.as_ref().is_some_and(|over| !over.load(Ordering::SeqCst)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Wakers that block for good cost the threads that called them. Every other flight ends when the watcher closes, also where that leaves
+/// nobody to lead, and is told of it while there are helpers.
+#[test]
+fn a_watcher_closes_while_wakers_block_for_good() {
+    const OTHERS: usize = 20;
+    for (helpers, ends_before) in [(0, true), (0, false), (1, true), (1, false), (4, true), (4, false)] {
+        let config = WatcherConfig::default().helpers_max(helpers).unwrap();
+        let watcher = Watcher::with(config).unwrap();
+        let (device, point) = (Device::new(), Point::new("blocks"));
+        // Both of those that block end in one turn.
+        let text = plan("flag:park_us=50,backstop_us=1000000+trust");
+        let over = Arc::new(AtomicBool::new(false));
+        let (blocked, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let begin = |slot, waker: Caller| {
+            let mut wait = watcher.wait(device.point(slot, 1), &text, &point);
+            let waker = Waker::from(Arc::new(waker));
+            assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+            wait
+        };
+        let blocks = || Caller { called: Arc::clone(&blocked), blocks: Some(Arc::clone(&over)) };
+        let counts = || Caller { called: Arc::clone(&told), blocks: None };
+        let _blocking = [begin(0, blocks()), begin(0, blocks())];
+        let mut others: Vec<_> = (0..OTHERS).map(|_| begin(1, counts())).collect();
+        assert!(eventually(LIMIT, || watcher.stats().arrivals == 2 + OTHERS as u64));
+        if ends_before {
+            device.line.store(Slot::ALL[0], Seq::new(1));
+            assert!(eventually(LIMIT, || blocked.load(Ordering::SeqCst) > 0));
+            // For the takeovers.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let closed = within(LIMIT, move || watcher.close(Nanos::from_millis(300)));
+        assert_eq!(closed.unwrap_err().code(), ErrorCode::Backend, "{helpers} helpers");
+        if helpers > 0 {
+            let all = eventually(LIMIT, || told.load(Ordering::SeqCst) == OTHERS);
+            assert!(all, "{helpers} helpers, {ends_before}: {told:?} of {OTHERS} are told");
+        }
+        for wait in &mut others {
+            let Poll::Ready(Err(error)) = poll(wait) else {
+                unreachable!("{helpers} helpers, {ends_before}: it is pending after the closing")
+            };
+            assert_eq!(error.code(), ErrorCode::WatcherClosed);
+        }
+        over.store(true, Ordering::SeqCst);
+    }
+}

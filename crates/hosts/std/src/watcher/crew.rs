@@ -11,6 +11,10 @@
 //! A leader that comes back too late touches neither the lock nor the shard: it hands in the answer that it got as any thread hands
 //! in work, and becomes a helper in place of the one that leads now. What it had still to run is run by that one. So a driver that
 //! takes half a second to answer, or a waker, delays no flight of another by more than [`AWAY_NS_MAX`] and a look of the overseer.
+//!
+//! When the watcher closes, a leader ends its flights before it calls any waker, and the overseer does that for one that is held up. The
+//! wakers that are left then are called by helpers, and by the overseer itself where there is none, but not before every shard is
+//! closed: so each flight ends whatever wakers do, and each waker is called while no more of them block for good than there may be helpers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +26,7 @@ use super::flight::Fly;
 use super::home::Hub;
 use super::panics;
 use super::shard::{Core, Errand, Pace, Shard};
-use super::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence};
+use super::sync::{AtomicU32, AtomicU64, Lock, MutexGuard as CoreGuard, Ordering, fence};
 use crate::clock::StdClock;
 use crate::idle::StdIdle;
 use crate::margin::SleepMargin;
@@ -90,6 +94,8 @@ enum Work {
     Block(usize, Arc<dyn Fly>),
     /// The lead of a shard whose leader is away since then.
     Lead(usize, u64),
+    /// What is left to be told of a shard that is closed.
+    Tell(usize),
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,7 +149,8 @@ impl Crew {
     fn help(hub: &Arc<Hub>, work: Work) -> Result<(), Error> {
         let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
-        if helpers.closing {
+        let blocks = matches!(work, Work::Block(..));
+        if helpers.closing && blocks {
             return Err(Error::new(ErrorCode::WatcherClosed, []));
         }
         if helpers.idle <= helpers.work.len() {
@@ -151,13 +158,17 @@ impl Crew {
                 helpers.threads += 1;
                 let name = alloc::format!("wakeline-help-{}", helpers.threads);
                 drop(helpers);
-                let started = start(hub, &name, move |hub| Self::be_helper(&hub));
+                let started = start(hub, &name, move |hub| {
+                    Self::be_helper(&hub);
+                    locked(&hub.crew.helpers).threads -= 1;
+                });
                 helpers = locked(&crew.helpers);
                 if let Err(error) = started {
                     helpers.threads -= 1;
                     return Err(error);
                 }
-            } else if helpers.idle + helpers.ending <= helpers.work.len() {
+                // Who is at its end may be in a waker, and what is to go on although one blocks does not count on it.
+            } else if helpers.idle + if blocks { helpers.ending } else { 0 } <= helpers.work.len() {
                 return Err(Error::new(ErrorCode::HelpersBusy, [&hub.config.helpers_max]));
             }
         }
@@ -187,6 +198,10 @@ impl Crew {
                     }
                     Work::Lead(post, since) => {
                         take_over(hub, post, since);
+                        helpers = locked(&crew.helpers);
+                    }
+                    Work::Tell(post) => {
+                        Leader { hub, post }.run_away(&mut Vec::new(), hub.clock.now());
                         helpers = locked(&crew.helpers);
                     }
                 }
@@ -239,19 +254,14 @@ fn lead(hub: &Arc<Hub>, post: usize) {
     let clock = hub.clock;
     let mut rest = Rest { margin: SleepMargin::at_median(MARGIN_MAX), lingers: false, idle_since: None };
     let mut batch = Vec::new();
-    // What the leader before this one has left.
-    if !leader.run_away(&mut batch, clock.now()) {
+    // What the leader before this one has left; when the watcher closes, that comes after the end of the flights.
+    if !hub.is_closing() && !leader.run_away(&mut batch, clock.now()) {
         return;
     }
     let mut core = shard.lock();
     loop {
         if hub.is_closing() {
-            let pending = core.close(shard);
-            core.take_errands(&mut batch);
-            drop(core);
-            if let Some(pending) = pending {
-                crate::trace::closed(pending);
-            }
+            leader.close(core);
             leader.run_away(&mut batch, clock.now());
             return;
         }
@@ -320,14 +330,40 @@ impl<'s> Leader<'s> {
         true
     }
 
-    /// Runs errands and what another leader has left; whether this one still leads.
+    /// Runs what was left, by another leader or by the closing, where there is any; whether this one still leads. `batch` is empty.
     fn run_away(&self, batch: &mut Vec<Errand>, now: Instant) -> bool {
-        batch.extend(self.hub.posts[self.post].left.lock().drain(..));
-        if batch.is_empty() {
+        let left = &self.hub.posts[self.post].left;
+        if left.lock().is_empty() {
             return true;
         }
+        // Before anything is taken out: there is no moment at which it is neither left nor being run, as `is_over` asks.
         let away = Away::begin(self.hub, self.shard(), now, false);
+        batch.extend(left.lock().pop_front());
         self.run(batch, &away) && away.end()
+    }
+
+    /// Ends all flights, and leaves it to be told.
+    fn close(&self, mut core: CoreGuard<'_, Core>) {
+        let mut batch = Vec::new();
+        let pending = core.close(self.shard());
+        core.take_errands(&mut batch);
+        // With the lock, for `is_over`.
+        self.hub.posts[self.post].left.lock().extend(batch);
+        drop(core);
+        if let Some(pending) = pending {
+            crate::trace::closed(pending);
+        }
+    }
+
+    /// Whether the shard is closed and all told, or all but what somebody is held up in for good.
+    fn is_over(&self) -> bool {
+        let shard = self.shard();
+        if !shard.is_closed() {
+            return false;
+        }
+        // Who closes it may not have left yet what is to be told.
+        drop(shard.lock());
+        self.hub.posts[self.post].left.lock().is_empty() && shard.away_since.load(Ordering::Relaxed) == 0
     }
 
     fn run_one(&self, errand: Errand) {
@@ -478,7 +514,7 @@ impl<'s> Away<'s> {
     }
 }
 
-/// Looks, while calls are made, whether a leader is held up in one. When the watcher closes, until every shard is closed.
+/// Looks, while calls are made, whether a leader is held up in one. When the watcher closes, until every shard is closed and all told.
 fn oversee(hub: &Arc<Hub>) {
     let duty = &hub.crew.duty;
     let idle = duty.idle.lock();
@@ -486,25 +522,43 @@ fn oversee(hub: &Arc<Hub>) {
     let (mut calls, mut quiet) = (0, 0);
     // Since when the leader was away in whose place a helper was asked to lead.
     let mut helped = vec![0; hub.posts.len()];
+    // Closed shards of which there is nobody to tell what is left.
+    let mut untold = Vec::new();
     loop {
         let closing = hub.is_closing();
         let now = clock.now();
         let mut away = false;
         for (post, helped) in helped.iter_mut().enumerate() {
-            let since = hub.posts[post].shard.away_since.load(Ordering::Relaxed);
+            let shard = &hub.posts[post].shard;
+            let since = shard.away_since.load(Ordering::Relaxed);
             away |= since != 0;
             if since == 0 || now.since(Instant::from_nanos(since)).as_nanos() <= AWAY_NS_MAX {
                 continue;
             }
-            if closing {
-                take_over(hub, post, since);
-            } else if *helped != since && Crew::help(hub, Work::Lead(post, since)).is_ok() {
+            if !closing {
                 // Where nobody is left to lead, the one that is held up goes on when it can.
-                *helped = since;
+                if *helped != since && Crew::help(hub, Work::Lead(post, since)).is_ok() {
+                    *helped = since;
+                }
+            } else if shard.lead_from(since) {
+                shard.counters.takeovers.bump();
+                Leader { hub, post }.close(shard.lock());
+                if !hub.posts[post].left.lock().is_empty() {
+                    untold.push(post);
+                }
             }
         }
-        if closing && !away && hub.posts.iter().all(|post| post.shard.is_closed()) {
-            return;
+        if closing {
+            untold.retain(|&post| Crew::help(hub, Work::Tell(post)).is_err());
+            if hub.posts.iter().all(|post| post.shard.is_closed()) {
+                if let Some(post) = untold.pop() {
+                    Leader { hub, post }.run_away(&mut Vec::new(), now);
+                    continue;
+                }
+                if (0..hub.posts.len()).all(|post| Leader { hub, post }.is_over()) {
+                    return;
+                }
+            }
         }
         // Looks as often as the last calls ask for; less often, and then not at all, after a while without such.
         let pace = duty.pace.load(Ordering::Relaxed);
