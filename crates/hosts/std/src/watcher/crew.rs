@@ -231,9 +231,10 @@ pub(super) fn start_all(hub: &Arc<Hub>) -> Result<(), Error> {
 fn start(hub: &Arc<Hub>, name: &str, run: impl FnOnce(Arc<Hub>) + Send + 'static) -> Result<(), Error> {
     let (hub_there, name_there) = (Arc::clone(hub), String::from(name));
     let body = move || {
-        if let Some(hook) = &hub_there.config.thread_start {
-            let _ =
-                panics::message_of(|| hook(&name_there)).inspect(|panic| crate::trace::waker_panicked(panic));
+        if let Some(hook) = &hub_there.config.thread_start
+            && let Some(panic) = panics::message_of(|| hook(&name_there))
+        {
+            panics::tell(None, || crate::trace::waker_panicked(&panic));
         }
         // Where it cannot be set, sleeps end later, and the margins learn that.
         let _slack = TimerSlack::set(TimerSlack::LEAST);
@@ -351,7 +352,7 @@ impl<'s> Leader<'s> {
         self.hub.posts[self.post].left.lock().extend(batch);
         drop(core);
         if let Some(pending) = pending {
-            crate::trace::closed(pending);
+            panics::tell(Some(&self.shard().counters.panics), || crate::trace::closed(pending));
         }
     }
 
@@ -371,7 +372,9 @@ impl<'s> Leader<'s> {
         match errand {
             Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
             Errand::Drop(fly) => panics::let_go(fly),
-            Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
+            Errand::Faulted(failure) => {
+                panics::tell(Some(&shard.counters.panics), || crate::trace::context_faulted(&failure));
+            }
             Errand::Block(fly) => {
                 if let Err(busy) = Crew::help(self.hub, Work::Block(self.post, Arc::clone(&fly))) {
                     fly.fail(busy);
@@ -468,10 +471,10 @@ fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     };
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
-        crate::trace::waker_panicked(&panic);
+        panics::tell(Some(&shard.counters.panics), || crate::trace::waker_panicked(&panic));
     }
     if let Some(learner) = learner {
-        learner.observe();
+        panics::tell(Some(&shard.counters.panics), || learner.observe());
         panics::let_go(learner);
     }
 }
