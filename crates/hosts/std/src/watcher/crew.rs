@@ -13,8 +13,8 @@
 //! takes half a second to answer, or a waker, delays no flight of another by more than [`AWAY_NS_MAX`] and a look of the overseer.
 //!
 //! When the watcher closes, a leader ends its flights before it calls any waker, and the overseer does that for one that is held up. The
-//! wakers that are left then are called by helpers, and by the overseer itself where there is none, but not before every shard is
-//! closed: so each flight ends whatever wakers do, and each waker is called while no more of them block for good than there may be helpers.
+//! wakers that are left then are called by helpers, of which there may be one more for that, and never by the overseer: so each flight
+//! ends whatever wakers do, and each waker is called unless more of them block for good than there may be helpers.
 
 mod oversee;
 
@@ -143,25 +143,24 @@ impl Crew {
         let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
         let blocks = matches!(work, Work::Block(..));
+        let most = hub.config.helpers_max + usize::from(matches!(work, Work::Tell(_)));
         if helpers.closing && blocks {
             return Err(Error::new(ErrorCode::WatcherClosed, []));
         }
         if helpers.idle <= helpers.work.len() {
-            if helpers.threads < hub.config.helpers_max {
+            if helpers.threads < most {
                 helpers.threads += 1;
                 let name = alloc::format!("wakeline-help-{}", helpers.threads);
                 drop(helpers);
+                // With its work: where the watcher closes, one that finds none ends.
                 let started = start(hub, &name, move |hub| {
-                    Self::be_helper(&hub);
+                    Self::be_helper(&hub, Some(work));
                     locked(&hub.crew.helpers).threads -= 1;
                 });
-                helpers = locked(&crew.helpers);
-                if let Err(error) = started {
-                    helpers.threads -= 1;
-                    return Err(error);
-                }
-                // Who is at its end may be in a waker, and what is to go on although one blocks does not count on it.
-            } else if helpers.idle + if blocks { helpers.ending } else { 0 } <= helpers.work.len() {
+                return started.inspect_err(|_| locked(&crew.helpers).threads -= 1);
+            }
+            // Who is at its end may be in a waker, and what is to go on although one blocks does not count on it.
+            if helpers.idle + if blocks { helpers.ending } else { 0 } <= helpers.work.len() {
                 return Err(Error::new(ErrorCode::HelpersBusy, [&hub.config.helpers_max]));
             }
         }
@@ -170,11 +169,11 @@ impl Crew {
         Ok(())
     }
 
-    fn be_helper(hub: &Arc<Hub>) {
+    fn be_helper(hub: &Arc<Hub>, mut first: Option<Work>) {
         let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
         loop {
-            if let Some(work) = helpers.work.pop_front() {
+            if let Some(work) = first.take().or_else(|| helpers.work.pop_front()) {
                 drop(helpers);
                 match work {
                     Work::Block(post, fly) => {
@@ -215,7 +214,7 @@ pub(super) fn start_all(hub: &Arc<Hub>) -> Result<(), Error> {
         let name = alloc::format!("wakeline-watch-{post}");
         start(hub, &name, move |hub| {
             lead(&hub, post);
-            Crew::be_helper(&hub);
+            Crew::be_helper(&hub, None);
         })?;
     }
     start(hub, "wakeline-oversee", |hub| oversee::oversee(&hub))

@@ -53,14 +53,8 @@ pub(super) fn oversee(hub: &Arc<Hub>) {
         }
         if closing {
             untold.retain(|&post| Crew::help(hub, Work::Tell(post)).is_err());
-            if hub.posts.iter().all(|post| post.shard.is_closed()) {
-                if let Some(post) = untold.pop() {
-                    Leader { hub, post }.run_away(&mut Vec::new(), now);
-                    continue;
-                }
-                if (0..hub.posts.len()).all(|post| Leader { hub, post }.is_over()) {
-                    return;
-                }
+            if untold.is_empty() && (0..hub.posts.len()).all(|post| Leader { hub, post }.is_over()) {
+                return;
             }
         }
         // Looks as often as the last calls ask for; less often, and then not at all, after a while without such.
@@ -80,6 +74,8 @@ pub(super) fn oversee(hub: &Arc<Hub>) {
         // Read once: where it is raised from here on, that is seen at the last look.
         let pace = duty.pace.load(Ordering::Relaxed);
         let until = match pace {
+            // Until a waker returns that does not look like it.
+            _ if !untold.is_empty() => now + OVERSEE_SLOWLY,
             // Those who lead need not be away to close their shards.
             _ if closing => now + OVERSEE,
             OFF => Instant::MAX,
