@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{CompletionPort, ErrorCode, Status as Answer};
 use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal};
-use wakeline_fake_driver::thread_id;
+use wakeline_fake_driver::{Act, Rule, Status, thread_id};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
@@ -21,7 +21,8 @@ driver_tests![
         case_36_a_wait_during_a_capture_neither_asks_nor_fails,
         case_36_a_capture_elsewhere_is_not_disturbed,
         case_7_each_replay_has_a_point_of_its_own;
-    Fake: case_55_a_watchers_helper_binds_the_context;
+    Fake: case_55_a_watchers_helper_binds_the_context,
+        what_another_capture_forbids_is_pending_and_no_failure;
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -193,4 +194,21 @@ fn case_55_a_watchers_helper_binds_the_context(rig: &Rig) {
         .collect();
     assert!(queries.iter().any(|call| call.thread != thread_id()), "no helper asked");
     assert!(queries.iter().all(|call| call.context == Some(own)), "{queries:?}");
+}
+
+/// A default stream must not be asked while a stream that waits for it is captured.
+fn what_another_capture_forbids_is_pending_and_no_failure(rig: &Rig) {
+    let fake = rig.stand_in();
+    let stream = rig.busy(ms(5));
+    let mut port = stream.armed_port().unwrap();
+    for call in ["cuStreamIsCapturing", "cuStreamQuery", "cuEventQuery"] {
+        // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+        fake.rule(Rule::new(call, Act::Fail(Status(906))));
+    }
+    assert_eq!(port.query().unwrap(), Answer::Pending);
+    assert_eq!(stream.port().unwrap_err().code(), ErrorCode::StreamCapturing);
+    assert_eq!(fake.calls("cuStreamQuery"), 0, "not even asked");
+    fake.clear_rules();
+    wait(PLANS[3], &mut port).unwrap();
+    rig.context().health().unwrap();
 }
