@@ -50,3 +50,9 @@ pub(crate) fn lands(port: &CudaPort, within: Duration) -> bool {
     }
     true
 }
+
+/// That what takes `length` from `launched` on is not said to be done before. On a busy machine it may be done by the time that it is asked.
+pub(crate) fn not_before(launched: Wall, length: Nanos, done: bool) {
+    let elapsed = launched.elapsed();
+    assert!(!done || elapsed.as_nanos() >= length.as_nanos().into(), "after {elapsed:?}, of {length}");
+}
