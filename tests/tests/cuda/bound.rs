@@ -1,5 +1,6 @@
 //! Contexts of threads, streams of others, captures by others.
 
+use core::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use wakeline_core::{CompletionPort, ErrorCode, Status as Answer};
@@ -20,6 +21,7 @@ driver_tests![
         a_stream_that_is_captured_has_no_points,
         case_36_a_wait_during_a_capture_neither_asks_nor_fails,
         case_36_a_capture_elsewhere_is_not_disturbed,
+        case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed,
         case_7_each_replay_has_a_point_of_its_own;
     Fake: case_55_a_watchers_helper_binds_the_context,
         what_another_capture_forbids_is_pending_and_no_failure;
@@ -153,6 +155,51 @@ fn case_36_a_capture_elsewhere_is_not_disturbed(rig: &Rig) {
     // SAFETY: the graph is kept until it is done.
     unsafe { graph.launch(captured_stream.raw()) }.unwrap();
     wait(PLANS[3], &mut captured_stream.port().unwrap()).unwrap();
+}
+
+/// In this mode what any thread of the process does may invalidate the capture.
+fn case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed(rig: &Rig) {
+    type Begin = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+    type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
+    type Destroy = unsafe extern "C" fn(*mut c_void) -> c_int;
+    const GLOBAL: c_int = 0;
+
+    // SAFETY: the driver's library, which is loaded already.
+    let library = unsafe { libloading::Library::new(rig.cuda().library()) }.unwrap();
+    // SAFETY: these names have had these interfaces since CUDA 10.1.
+    let begin = unsafe { library.get::<Begin>("cuStreamBeginCapture_v2") }.unwrap();
+    // SAFETY: as above.
+    let end = unsafe { library.get::<End>("cuStreamEndCapture") }.unwrap();
+    // SAFETY: as above.
+    let destroy = unsafe { library.get::<Destroy>("cuGraphDestroy") }.unwrap();
+
+    let (captured, other) = (rig.stream(), rig.busy(ms(10)));
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("other");
+    let bound = rig.context().bind().unwrap();
+    // SAFETY: the context is bound, the stream alive and nobody else's.
+    assert_eq!(unsafe { begin(captured.raw().as_ptr(), GLOBAL) }, 0);
+    drop(bound);
+    for text in PLANS {
+        rig_waits(&watcher, &point, text, &other);
+        wait(text, &mut other.port().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| wait(text, &mut other.port().unwrap()).unwrap()).join().unwrap();
+        });
+    }
+    // A stream, a page's word, a kernel of another stream and their ends.
+    let made = rig.busy(ms(1));
+    wait(PLANS[5], &mut made.port().unwrap()).unwrap();
+    drop(made);
+    rig.context().health().unwrap();
+    let bound = rig.context().bind().unwrap();
+    let mut graph = core::ptr::null_mut();
+    // SAFETY: the context is bound, and this the thread that began the capture.
+    let status = unsafe { end(captured.raw().as_ptr(), &raw mut graph) };
+    assert_eq!((status, graph.is_null()), (0, false), "the capture was invalidated");
+    // SAFETY: it was made just now.
+    assert_eq!(unsafe { destroy(graph) }, 0);
+    drop(bound);
 }
 
 fn rig_waits(watcher: &Watcher, point: &Point, text: &str, stream: &CuStream) {
