@@ -63,6 +63,11 @@ fn every_length_and_way_of_waiting_has_a_record() {
         assert!(confirmed("by_stream") + confirmed("by_event") <= 6, "{timed}");
     }
     records.iter().for_each(is_sane);
+    for record in &records {
+        let itself = record["arm"] == "synchronize";
+        let added = number(&record["by_synchronize"]["added"], "p50_ns");
+        assert!(!itself || added == 0.0, "{record}");
+    }
     // It waits for the end and not for less: a spin on the word takes as long as the kernel.
     let spin = records.iter().find(|record| record["case"] == "wake 5000 us").unwrap();
     assert!(number(spin, "cpu_per_wait_ns") > 100_000.0, "{spin}");

@@ -160,6 +160,7 @@ impl Hosts {
                 base: ARMS[0].name,
                 plan: (arm.place != Place::Spin).then_some(arm.plan),
                 beside: samples.beside(index, 0),
+                driver: None,
                 cpu_percent: percent(spent[index].get()),
                 confirmations: None,
             };

@@ -22,6 +22,8 @@ pub(crate) struct Told<'b> {
     pub(crate) base: &'static str,
     pub(crate) plan: Option<&'static str>,
     pub(crate) beside: Beside,
+    /// The same arm beside the driver's own wait, where that was an arm.
+    pub(crate) driver: Option<Beside>,
     /// Of one core, over launches and all, where that was looked at.
     pub(crate) cpu_percent: Option<f64>,
     pub(crate) confirmations: Option<Confirmations>,
@@ -44,9 +46,19 @@ struct Detail<'a> {
     cpu_per_wait_ns: u64,
     cpu_ratio: Option<Interval>,
     cpu_percent: Option<f64>,
+    /// Beside the driver's own wait.
+    by_synchronize: Option<Other>,
     confirmations: Option<Confirmations>,
     /// How far off the ends of kernels may be, the same for all arms.
     clock_uncertainty_ns: u64,
+}
+
+/// An arm beside another one than its base.
+#[derive(Debug, Serialize)]
+struct Other {
+    added: Signed,
+    added_mean_ns: Option<Interval>,
+    cpu_ratio: Option<Interval>,
 }
 
 /// What stands above the rows of waits.
@@ -88,7 +100,7 @@ impl<W: Write> Output<W> {
 
     /// What one arm came to.
     pub(crate) fn arm(&mut self, told: Told<'_>) -> io::Result<()> {
-        let Told { bench, case, length, arm, base, plan, beside, cpu_percent, confirmations } = told;
+        let Told { bench, case, length, arm, base, plan, beside, driver, cpu_percent, confirmations } = told;
         self.line(&row(arm, &beside, cpu_percent))?;
         let detail = Detail {
             gpu: &self.gpu,
@@ -101,6 +113,11 @@ impl<W: Write> Output<W> {
             cpu_per_wait_ns: beside.cpu_per_wait_ns,
             cpu_ratio: beside.cpu_ratio,
             cpu_percent,
+            by_synchronize: driver.map(|beside| Other {
+                added: beside.added,
+                added_mean_ns: beside.added_mean_ns,
+                cpu_ratio: beside.cpu_ratio,
+            }),
             confirmations,
             clock_uncertainty_ns: bench.steps.uncertainty().as_nanos(),
         };

@@ -9,7 +9,7 @@ use crate::args::Budget;
 use crate::bench::Bench;
 use crate::output::{HEAD, Output, Told};
 use crate::samples::Samples;
-use crate::ways::{ARMS, Arm, Waiter};
+use crate::ways::{ARMS, Arm, Waiter, Way};
 
 /// How long kernels are, microseconds, with the part of the time that each length gets, percent: for as many waits of the long ones
 /// as tell of one in a hundred.
@@ -30,6 +30,7 @@ pub(crate) fn wake(output: &mut Output<impl Write>, bench: &Bench, budget: &Budg
         let length = Nanos::from_micros(length_us);
         let (samples, waiters) = measure(bench, &arms, length, rounds, budget.waits())?;
         output.line(&format!("wake: kernels of {length_us} us, {rounds} rounds"))?;
+        let driver = arms.iter().position(|arm| arm.way == Way::Synchronize);
         for (index, (arm, waiter)) in arms.iter().zip(&waiters).enumerate() {
             let told = Told {
                 bench,
@@ -39,6 +40,7 @@ pub(crate) fn wake(output: &mut Output<impl Write>, bench: &Bench, budget: &Budg
                 base: arms[0].name,
                 plan: arm.way.plan(),
                 beside: samples.beside(index, 0),
+                driver: driver.map(|driver| samples.beside(index, driver)),
                 cpu_percent: None,
                 confirmations: waiter.confirmations(),
             };
