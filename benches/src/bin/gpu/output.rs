@@ -102,6 +102,9 @@ impl<W: Write> Output<W> {
     pub(crate) fn arm(&mut self, told: Told<'_>) -> io::Result<()> {
         let Told { bench, case, length, arm, base, plan, beside, driver, cpu_percent, confirmations } = told;
         self.line(&row(arm, &beside, cpu_percent))?;
+        if let Some(confirmations) = &confirmations {
+            self.line(&format!("    {confirmations}"))?;
+        }
         let detail = Detail {
             gpu: &self.gpu,
             plan,

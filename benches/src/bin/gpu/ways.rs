@@ -187,6 +187,26 @@ pub(crate) struct Confirmations {
     pending: Quantiles,
 }
 
+impl core::fmt::Display for Confirmations {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "confirmed")?;
+        let parts = [
+            ("by the stream", &self.by_stream),
+            ("by the event", &self.by_event),
+            ("not yet", &self.pending),
+        ];
+        for (number, (what, took)) in parts.into_iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(
+                f,
+                "{comma} {what} {} times (p50 {} ns, p99 {} ns)",
+                took.count, took.p50_ns, took.p99_ns
+            )?;
+        }
+        Ok(())
+    }
+}
+
 impl Confirmed {
     fn new() -> Self {
         Self { by_stream: Tail::new(), by_event: Tail::new(), pending: Tail::new() }
