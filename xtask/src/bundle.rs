@@ -19,7 +19,8 @@ const BUILD: &str = "build --profile bundle --locked --message-format=json-rende
     --lib --bins --test cuda --example cuda_wait --example decode_loop";
 
 /// What is taken of that, by the names that cargo gives it.
-const TAKEN: &[&str] = &["cuda", "cuda_wait", "decode_loop", "doctor", "soak", "wake", "watch"];
+const TAKEN: &[&str] =
+    &["cuda", "cuda_wait", "decode_loop", "doctor", "gpu", "gpu_checks", "soak", "wake", "watch"];
 
 /// The library that stands in for the driver; the tests look for it beside them.
 const STAND_IN: &str = "libwakeline_fake_driver.so";

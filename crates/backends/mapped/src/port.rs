@@ -35,7 +35,17 @@ pub struct Port<D: LineDriver> {
     stream: Stream<D>,
     event: RawEvent,
     word: Option<Word<D>>,
+    answer: Option<Answer>,
     blocked: Duration,
+}
+
+/// Which of the two that are asked said done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// The stream: nothing at all is left in it.
+    Stream,
+    /// The point's own event: there is work behind the point, or the stream did not know yet.
+    Event,
 }
 
 impl<D: LineDriver> fmt::Debug for Port<D> {
@@ -74,7 +84,7 @@ impl<D: LineDriver> Port<D> {
                 _ => context.told(error),
             });
         }
-        Ok(Self { stream: stream.clone(), event, word: None, blocked: Duration::ZERO })
+        Ok(Self { stream: stream.clone(), event, word: None, answer: None, blocked: Duration::ZERO })
     }
 
     /// Takes a word that somebody else stores.
@@ -91,8 +101,19 @@ impl<D: LineDriver> Port<D> {
         &self.stream.shared().context
     }
 
-    /// Asks once: the stream, which knows first, then the point itself.
-    fn ask(&self) -> Result<Status, Error> {
+    /// Who said that the point is done; `None` before anybody did.
+    pub const fn answer(&self) -> Option<Answer> {
+        self.answer
+    }
+
+    /// Asks once and keeps the answer.
+    fn status(&mut self) -> Result<Status, Error> {
+        self.answer = self.ask()?;
+        Ok(if self.answer.is_some() { Status::Done } else { Status::Pending })
+    }
+
+    /// Asks once: the stream, which knows first, then the point itself. Who says done; `None` where nobody does.
+    fn ask(&self) -> Result<Option<Answer>, Error> {
         let shared = self.stream.shared();
         let context = self.inner();
         context.sound()?;
@@ -103,11 +124,12 @@ impl<D: LineDriver> Port<D> {
             let status =
                 answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)?;
             if status == Status::Done {
-                return Ok(status);
+                return Ok(Some(Answer::Stream));
             }
         }
         // SAFETY: the context is bound; the event is this port's until it is dropped.
-        answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)
+        let status = answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)?;
+        Ok((status == Status::Done).then_some(Answer::Event))
     }
 }
 
@@ -127,12 +149,12 @@ impl<D: LineDriver> CompletionPort for Port<D> {
     type Line = MappedLine<D>;
 
     fn query(&mut self) -> Result<Status, Error> {
-        self.ask()
+        self.status()
     }
 
     fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
         loop {
-            if self.ask()? == Status::Done {
+            if self.status()? == Status::Done {
                 return Ok(Status::Done);
             }
             let least = Duration::from_micros(BLOCK_NAP_US_MIN);
