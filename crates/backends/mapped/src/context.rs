@@ -261,6 +261,11 @@ impl<D: LineDriver> WeakContext<D> {
         Some(Context { inner })
     }
 
+    /// Whether its last handle is gone. It never comes back then.
+    pub fn is_gone(&self) -> bool {
+        self.inner.strong_count() == 0
+    }
+
     /// The driver's own handle. While [`upgrade`](Self::upgrade) finds the context no other has the same.
     pub fn raw(&self) -> RawContext {
         self.raw
