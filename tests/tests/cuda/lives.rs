@@ -105,7 +105,7 @@ fn a_word_passes_on_when_its_stores_have_landed(rig: &Rig) {
 }
 
 /// Keeps something alive, and counts when it goes.
-struct Owner<T>(Arc<AtomicUsize>, #[expect(dead_code, reason = "kept")] T);
+struct Owner<T>(Arc<AtomicUsize>, T);
 
 impl<T> Drop for Owner<T> {
     fn drop(&mut self) {
