@@ -40,9 +40,9 @@ impl Group {
     pub(crate) const fn budget(self) -> Duration {
         Duration::from_secs(
             60 * match self {
-                Self::Lints | Self::Interop | Self::Soak => 2,
+                Self::Lints | Self::Docs | Self::Interop => 2,
                 Self::Tests => 8,
-                Self::Docs | Self::Loom => 3,
+                Self::Loom | Self::Soak => 3,
                 Self::Targets => 5,
             },
         )

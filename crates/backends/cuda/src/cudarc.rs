@@ -18,7 +18,7 @@ use wakeline_mapped::{ContextConfig, WeakContext};
 
 use crate::cuda::Cuda;
 use crate::error::BACKEND;
-use crate::sys::{CUDA_ERROR_NOT_READY, CUDA_SUCCESS};
+use crate::sys::CUDA_ERROR_NOT_READY;
 use crate::wait::{CuStream, CudaContext};
 
 /// What can be made of a stream of cudarc's: a [`CuStream`], whose points can be awaited, and the [`CudaContext`] that it needs.
@@ -130,14 +130,18 @@ fn foreign(stream: &theirs::CudaStream, of: &dyn Display, wanted: &dyn Display) 
     Error::new(ErrorCode::ForeignStream, [&BACKEND, &stream_of(stream), of, wanted])
 }
 
-/// That cudarc has the library which `cuda` has.
+/// That cudarc has the library which `cuda` has. Two short calls, which look at a table.
 fn check_library(cuda: &Cuda, stream: &theirs::CudaStream) -> Result<(), Error> {
     let mut ours = ptr::null();
     // SAFETY: it takes any number, needs no context, and `ours` is a pointer's room.
     let status = unsafe { (cuda.symbols().cuGetErrorName)(CUDA_ERROR_NOT_READY, &raw mut ours) };
-    let text = DriverError(sys::CUresult::CUDA_ERROR_NOT_READY).error_name();
-    let same = status == CUDA_SUCCESS && text.is_ok_and(|text| ptr::eq(CStr::as_ptr(text), ours));
-    if same { Ok(()) } else { Err(foreign(stream, &"another driver library", &cuda.library())) }
+    cuda.check("cuGetErrorName", status)?;
+    let not_ready = DriverError(sys::CUresult::CUDA_ERROR_NOT_READY);
+    if not_ready.error_name().is_ok_and(|text| ptr::eq(CStr::as_ptr(text), ours)) {
+        Ok(())
+    } else {
+        Err(foreign(stream, &"another driver library", &cuda.library()))
+    }
 }
 
 /// A reference to something of cudarc's. Its drop leaves this thread's context as it was: cudarc's own drop binds the one that goes.
