@@ -8,6 +8,7 @@
 //! | `lives.rs` | who keeps what alive, drops at any moment, closing |
 //! | `bound.rs` | contexts of threads, foreign streams, captures by others |
 //! | `paths.rs` | stores that do not land, and what is done instead |
+//! | `times.rs` | points that know when they ended |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(unsafe_code, reason = "it launches kernels, and hands in raw streams")]
@@ -18,6 +19,7 @@ mod hosts;
 mod lives;
 mod paths;
 mod points;
+mod times;
 mod waiting;
 
 fn main() {
@@ -28,5 +30,6 @@ fn main() {
         ("lives", lives::TESTS),
         ("bound", bound::TESTS),
         ("paths", paths::TESTS),
+        ("times", times::TESTS),
     ])
 }

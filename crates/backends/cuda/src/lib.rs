@@ -69,4 +69,4 @@ pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
 pub use timed::{STAMPS, TimedPort, TimedStream};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]
-pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, LineDriver, Ordinal, SlotUse};
+pub use wakeline_mapped::{Bound, CompletionPath, Context, ContextConfig, LineDriver, Ordinal, SlotUse};
