@@ -2,6 +2,8 @@
 //!
 //! Each has a lock and a folder of build output of its own, and chooses what the other library wants to be chosen.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::cmd::Cmd;
@@ -10,13 +12,21 @@ use crate::workspace::Workspace;
 /// Each by its folder.
 const PACKAGES: &[&str] = &["examples/cudarc_interop"];
 
+/// Where they are built: apart from the workspace, whose stand-in library has the same name.
+///
+/// # Errors
+/// Cargo does not say where the workspace is built.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    Ok(Workspace::load()?.target_directory.join("interop"))
+}
+
 /// Formats, lints and tests them. Their tests run the examples themselves: on the driver's stand-in, and to the message that there
 /// is no GPU where there is none.
 ///
 /// # Errors
 /// The first of it that fails.
 pub(crate) fn run() -> Result<()> {
-    let built = Workspace::load()?.target_directory.join("interop");
+    let built = target_dir()?;
     for package in PACKAGES {
         let cargo = |words: &str| {
             Cmd::cargo().words(words).arg("--manifest-path").arg(format!("{package}/Cargo.toml"))

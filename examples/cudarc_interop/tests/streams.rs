@@ -15,7 +15,7 @@ use libtest_mimic::{Arguments, Trial};
 use wakeline::cuda::Cuda;
 use wakeline_fake_driver::{Fake, Live};
 
-use cases::{CASES, Case};
+use cases::{CASES, Case, Rig};
 
 /// The first argument of the second process; the second one is the stand-in's file.
 const ON_STAND_IN: &str = "--on-stand-in";
@@ -51,7 +51,7 @@ fn on_stand_in(from: Vec<String>, file: &Path) -> ExitCode {
             let fake = Fake::at(file)?;
             fake.configure(|options| options.fault_delay_us = 3_000);
             fake.clear_log();
-            run();
+            run(&Rig { cuda: Cuda::load()? });
             let violations = fake.violations();
             if !violations.is_empty() {
                 return Err(format!("the driver was misused: {violations:#?}").into());
@@ -72,7 +72,7 @@ fn on_gpu(from: Vec<String>) -> bool {
     let trial = |case: &Case| {
         let run = case.run;
         let trial = Trial::test(format!("gpu::{}", case.name), move || {
-            run();
+            run(&Rig { cuda: Cuda::load()? });
             Ok(())
         });
         trial.with_ignored_flag(no_gpu.is_some())
@@ -89,7 +89,10 @@ fn on_gpu(from: Vec<String>) -> bool {
 
 /// It awaits its kernels; without a GPU it says so, and ends with code 3.
 fn the_example_runs(gpu: bool) -> Result<(), libtest_mimic::Failed> {
-    let output = Command::new(env!("CARGO_BIN_EXE_cudarc_interop")).output()?;
+    // In a bundle for other machines it lies beside this program, else where cargo has built it.
+    let beside = env::current_exe()?.with_file_name("cudarc_interop");
+    let example = if beside.is_file() { beside } else { env!("CARGO_BIN_EXE_cudarc_interop").into() };
+    let output = Command::new(example).output()?;
     let (said, told) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     let right = if gpu {
         output.status.success() && said.contains("\n5: ") && said.matches(" awaited, ").count() == 5

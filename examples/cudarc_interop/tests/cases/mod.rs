@@ -12,12 +12,17 @@ use wakeline::{Error, ErrorCode, Inline, Report, Wait, drive, run_inline};
 use wakeline_fake_driver::Fake;
 use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
 
+/// The driver that a test runs on.
+pub(crate) struct Rig {
+    pub(crate) cuda: Cuda,
+}
+
 /// A test.
 pub(crate) struct Case {
     /// Its function's name.
     pub(crate) name: &'static str,
     /// What it does.
-    pub(crate) run: fn(),
+    pub(crate) run: fn(&Rig),
 }
 
 macro_rules! cases {
@@ -65,14 +70,16 @@ fn wait(plan: &str, port: &mut CudaPort) -> Result<Report, Error> {
     run_inline(drive(Wait::new(&plan.parse().unwrap()), port, &host, None)).unwrap()
 }
 
-fn awaited(stream: &Arc<CudaStream>) -> CuStream {
-    let context = CudaContext::from_cudarc(&Cuda::load().unwrap(), stream).unwrap();
-    CuStream::from_cudarc(&context, stream).unwrap()
+impl Rig {
+    fn awaited(&self, stream: &Arc<CudaStream>) -> CuStream {
+        let context = CudaContext::from_cudarc(&self.cuda, stream).unwrap();
+        CuStream::from_cudarc(&context, stream).unwrap()
+    }
 }
 
-fn a_stream_is_awaited_under_every_plan() {
+fn a_stream_is_awaited_under_every_plan(rig: &Rig) {
     let stream = Theirs::new(0).unwrap().new_stream().unwrap();
-    let ours = awaited(&stream);
+    let ours = rig.awaited(&stream);
     for plan in PLANS {
         let launched = occupy(&stream);
         let report = wait(plan, &mut ours.port().unwrap()).unwrap();
@@ -81,22 +88,22 @@ fn a_stream_is_awaited_under_every_plan() {
     }
 }
 
-fn default_streams_are_awaited() {
+fn default_streams_are_awaited(rig: &Rig) {
     let context = Theirs::new(0).unwrap();
     for stream in [context.default_stream(), context.per_thread_stream()] {
-        let ours = awaited(&stream);
+        let ours = rig.awaited(&stream);
         let launched = occupy(&stream);
         wait(PLANS[2], &mut ours.port().unwrap()).unwrap();
         assert!(launched.elapsed() >= WORK);
     }
-    let ours = awaited(&context.per_thread_stream());
+    let ours = rig.awaited(&context.per_thread_stream());
     let elsewhere = std::thread::scope(|scope| scope.spawn(|| ours.port().map(drop)).join().unwrap());
     assert_eq!(elsewhere.unwrap_err().code(), ErrorCode::ForeignStream);
 }
 
-fn a_stream_of_another_context_is_refused() {
+fn a_stream_of_another_context_is_refused(rig: &Rig) {
     let (one, other) = (Theirs::new(0).unwrap(), Theirs::new_non_primary(0, 0).unwrap());
-    let context = CudaContext::from_cudarc(&Cuda::load().unwrap(), &one.default_stream()).unwrap();
+    let context = CudaContext::from_cudarc(&rig.cuda, &one.default_stream()).unwrap();
     for stream in [other.default_stream(), other.new_stream().unwrap()] {
         let error = CuStream::from_cudarc(&context, &stream).unwrap_err();
         assert_eq!(error.code(), ErrorCode::ForeignStream, "{error}");
@@ -110,10 +117,11 @@ fn a_stream_of_another_context_is_refused() {
     assert_eq!(CuStream::from_cudarc(&context, &lent).unwrap_err().code(), ErrorCode::ForeignStream);
 }
 
-fn a_stream_of_another_library_is_refused() {
+fn a_stream_of_another_library_is_refused(rig: &Rig) {
     let copy = Fake::new().unwrap();
     let other = Cuda::load_from(copy.path()).unwrap();
     let stream = Theirs::new(0).unwrap().new_stream().unwrap();
+    assert!(CudaContext::from_cudarc(&rig.cuda, &stream).is_ok());
     let error = CudaContext::from_cudarc(&other, &stream).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ForeignStream);
     assert_eq!(error.args()[2..], ["another driver library", other.library()]);
@@ -121,43 +129,43 @@ fn a_stream_of_another_library_is_refused() {
     assert_eq!(CuStream::from_cudarc(&context, &stream).unwrap_err().code(), ErrorCode::ForeignStream);
 }
 
-fn a_context_is_found_again_as_long_as_it_is_used() {
-    let cuda = Cuda::load().unwrap();
+fn a_context_is_found_again_as_long_as_it_is_used(rig: &Rig) {
+    let cuda = &rig.cuda;
     let pages = || cuda.census().counts().pages_made;
     let stream = Theirs::new(0).unwrap().new_stream().unwrap();
-    let context = CudaContext::from_cudarc(&cuda, &stream).unwrap();
+    let context = CudaContext::from_cudarc(cuda, &stream).unwrap();
     let ours = CuStream::from_cudarc(&context, &stream).unwrap();
     drop(context);
     let made = pages();
     for _ in 0..100 {
-        let context = CudaContext::from_cudarc(&cuda, &stream).unwrap();
+        let context = CudaContext::from_cudarc(cuda, &stream).unwrap();
         assert_eq!(context.raw(), ours.context().raw());
         drop(CuStream::from_cudarc(&context, &stream).unwrap());
     }
     assert_eq!(pages(), made, "found");
     drop(ours);
-    let context = CudaContext::from_cudarc(&cuda, &stream).unwrap();
+    let context = CudaContext::from_cudarc(cuda, &stream).unwrap();
     assert_eq!(pages(), made + 1, "made anew");
     context.close(Duration::from_secs(5)).unwrap();
-    let context = CudaContext::from_cudarc(&cuda, &stream).unwrap();
+    let context = CudaContext::from_cudarc(cuda, &stream).unwrap();
     assert_eq!(pages(), made + 2, "the one that was closed is not found");
     drop(context);
 }
 
-fn the_primary_context_is_the_one_that_cudarc_has() {
+fn the_primary_context_is_the_one_that_cudarc_has(rig: &Rig) {
     let stream = Theirs::new(0).unwrap().new_stream().unwrap();
-    let context = Cuda::load().unwrap().context(0).unwrap();
+    let context = rig.cuda.context(0).unwrap();
     let ours = CuStream::from_cudarc(&context, &stream).unwrap();
     let launched = occupy(&stream);
     wait(PLANS[2], &mut ours.port().unwrap()).unwrap();
     assert!(launched.elapsed() >= WORK);
 }
 
-fn a_point_keeps_cudarcs_stream_and_context() {
+fn a_point_keeps_cudarcs_stream_and_context(rig: &Rig) {
     let stream = Theirs::new_non_primary(0, 0).unwrap().new_stream().unwrap();
     let kernel = Occupy::load(stream.context()).unwrap();
     let mut port = {
-        let ours = awaited(&stream);
+        let ours = rig.awaited(&stream);
         kernel.launch(&stream, WORK.as_nanos().try_into().unwrap()).unwrap();
         ours.armed_port().unwrap()
     };
@@ -165,19 +173,19 @@ fn a_point_keeps_cudarcs_stream_and_context() {
     std::thread::spawn(move || wait(PLANS[2], &mut port).unwrap()).join().unwrap();
 }
 
-fn letting_go_leaves_the_threads_context_as_it_was() {
+fn letting_go_leaves_the_threads_context_as_it_was(rig: &Rig) {
     let mine = Theirs::new(0).unwrap();
-    let ours = awaited(&Theirs::new_non_primary(0, 0).unwrap().new_stream().unwrap());
+    let ours = rig.awaited(&Theirs::new_non_primary(0, 0).unwrap().new_stream().unwrap());
     mine.bind_to_thread().unwrap();
     drop(ours);
     assert_eq!(result::ctx::get_current().unwrap(), Some(mine.cu_ctx()));
 }
 
-fn cudarcs_own_events_and_our_points_get_along() {
+fn cudarcs_own_events_and_our_points_get_along(rig: &Rig) {
     let context = Theirs::new(0).unwrap();
     let (one, two) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     assert!(context.is_managing_stream_synchronization());
-    let (ours, theirs) = (awaited(&one), awaited(&two));
+    let (ours, theirs) = (rig.awaited(&one), rig.awaited(&two));
     let sent: Vec<u64> = (0..1_000).collect();
     for plan in PLANS {
         let launched = occupy(&one);
@@ -191,9 +199,9 @@ fn cudarcs_own_events_and_our_points_get_along() {
     }
 }
 
-fn a_stream_that_cudarc_captures_has_no_points() {
+fn a_stream_that_cudarc_captures_has_no_points(rig: &Rig) {
     let stream = Theirs::new(0).unwrap().new_stream().unwrap();
-    let (ours, kernel) = (awaited(&stream), Occupy::load(stream.context()).unwrap());
+    let (ours, kernel) = (rig.awaited(&stream), Occupy::load(stream.context()).unwrap());
     stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     kernel.launch(&stream, WORK.as_nanos().try_into().unwrap()).unwrap();
     assert_eq!(ours.port().unwrap_err().code(), ErrorCode::StreamCapturing);
@@ -205,11 +213,11 @@ fn a_stream_that_cudarc_captures_has_no_points() {
     assert!(launched.elapsed() >= WORK);
 }
 
-fn a_fault_of_cudarcs_kernel_is_told() {
+fn a_fault_of_cudarcs_kernel_is_told(rig: &Rig) {
     let context = Theirs::new_non_primary(0, 0).unwrap();
     let module = context.load_module(Ptx::from_src(kernels::PTX)).unwrap();
     let (stream, traps) = (context.new_stream().unwrap(), module.load_function(TRAP).unwrap());
-    let ours = awaited(&stream);
+    let ours = rig.awaited(&stream);
     let one = cudarc::driver::LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
     // SAFETY: the kernel takes nothing, and ends in a trap, which is what it is for.
     #[allow(unsafe_code, reason = "cudarc cannot know what a kernel takes and does")]
