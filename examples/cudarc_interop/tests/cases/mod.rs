@@ -174,9 +174,10 @@ fn a_point_keeps_cudarcs_stream_and_context(rig: &Rig) {
 }
 
 fn letting_go_leaves_the_threads_context_as_it_was(rig: &Rig) {
+    // On a thread of its own: a context that is made stays on its thread's stack.
+    let make = || rig.awaited(&Theirs::new_non_primary(0, 0).unwrap().new_stream().unwrap());
+    let ours = std::thread::scope(|scope| scope.spawn(make).join().unwrap());
     let mine = Theirs::new(0).unwrap();
-    let ours = rig.awaited(&Theirs::new_non_primary(0, 0).unwrap().new_stream().unwrap());
-    mine.bind_to_thread().unwrap();
     drop(ours);
     assert_eq!(result::ctx::get_current().unwrap(), Some(mine.cu_ctx()));
 }
@@ -223,7 +224,8 @@ fn a_fault_of_cudarcs_kernel_is_told(rig: &Rig) {
     #[allow(unsafe_code, reason = "cudarc cannot know what a kernel takes and does")]
     unsafe { stream.launch_builder(&traps).launch(one) }.unwrap();
     // Without a word: nobody knows whether that of a broken context still lands, so its page would be leaked.
-    let error = wait(PLANS[1], &mut ours.port().unwrap()).unwrap_err();
+    // On a busy machine the point itself may come after the driver has told.
+    let error = ours.port().and_then(|mut port| wait(PLANS[1], &mut port)).unwrap_err();
     assert!(error.to_string().contains("CUDA_ERROR_LAUNCH_FAILED (719)"), "{error}");
     assert_eq!(
         ours.port().unwrap_err().to_string(),
