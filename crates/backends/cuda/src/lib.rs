@@ -6,6 +6,7 @@
 //! | here | what for |
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
+//! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
 //! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
@@ -42,6 +43,8 @@ mod calls;
 mod caps;
 mod clock;
 mod cuda;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 mod device;
 mod driver;
 mod error;
@@ -59,6 +62,8 @@ pub use calls::{Calls, synchronize};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
 pub use cuda::{Cuda, DriverVersion};
+#[cfg(feature = "cudarc")]
+pub use cudarc::FromCudarc;
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
 pub use graph::Graph;

@@ -37,7 +37,7 @@ mod sync;
 pub use bound::Bound;
 pub use census::{Census, Counts};
 pub use config::{ContextConfig, PROBE_MS_MAX, SLOTS_MAX};
-pub use context::Context;
+pub use context::{Context, WeakContext};
 pub use driver::{LineDriver, Ordinal};
 pub use kernel::KernelWord;
 pub use line::MappedLine;

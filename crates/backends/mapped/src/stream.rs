@@ -279,6 +279,8 @@ impl<D: LineDriver> Drop for Shared<D> {
     fn drop(&mut self) {
         let context = &self.context;
         if context.forked() {
+            // Its drop would call the driver too.
+            core::mem::forget(self.owner.take());
             return;
         }
         let submission = *self.submission.lock();
