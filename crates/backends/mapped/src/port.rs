@@ -11,6 +11,7 @@ use crate::driver::{LineDriver, RawEvent};
 use crate::error::{CallError, Kind};
 use crate::inner::Inner;
 use crate::line::MappedLine;
+use crate::path::CompletionPath;
 use crate::stream::{Stream, Word};
 
 /// The shortest nap of a blocking wait.
@@ -21,6 +22,12 @@ pub const BLOCK_NAP_US_MAX: u64 = 500;
 
 /// A nap is at most this part of the time blocked so far.
 pub const BLOCK_NAP_PART: u32 = 32;
+
+/// How long after its work a point whose word a host function stores still counts as pending without it.
+///
+/// The point is in front of the function, which runs when its thread does: on a busy machine milliseconds later. Who trusts the word
+/// would take it for lost.
+pub const CALLBACK_LATE_MS_MAX: u64 = 100;
 
 /// One awaited point of a [`Stream`]: all that was enqueued before the value was made. See [`CompletionPort`].
 ///
@@ -35,6 +42,10 @@ pub struct Port<D: LineDriver> {
     stream: Stream<D>,
     event: RawEvent,
     word: Option<Word<D>>,
+    /// Whether a host function stores the word.
+    by_callback: bool,
+    /// Since when the work is known to be done, but the host function has not run.
+    overdue: Option<std::time::Instant>,
     blocked: Duration,
 }
 
@@ -74,7 +85,8 @@ impl<D: LineDriver> Port<D> {
                 _ => context.told(error),
             });
         }
-        Ok(Self { stream: stream.clone(), event, word: None, blocked: Duration::ZERO })
+        let (stream, blocked) = (stream.clone(), Duration::ZERO);
+        Ok(Self { stream, event, word: None, by_callback: false, overdue: None, blocked })
     }
 
     /// Takes a word that somebody else stores.
@@ -91,8 +103,21 @@ impl<D: LineDriver> Port<D> {
         &self.stream.shared().context
     }
 
-    /// Asks once: the stream, which knows first, then the point itself.
-    fn ask(&self) -> Result<Status, Error> {
+    /// Asks once, for the work and for the host function that is behind it.
+    fn ask(&mut self) -> Result<Status, Error> {
+        let (status, has_ended) = self.ask_driver()?;
+        let awaits_callback = self.by_callback && self.word.as_ref().is_some_and(|word| !word.reached());
+        // A stream that has nothing left has nobody to run any more.
+        if status == Status::Pending || has_ended || !awaits_callback {
+            return Ok(status);
+        }
+        let since = self.overdue.get_or_insert_with(std::time::Instant::now);
+        let is_late = since.elapsed() >= Duration::from_millis(CALLBACK_LATE_MS_MAX);
+        Ok(if is_late { Status::Done } else { Status::Pending })
+    }
+
+    /// Asks the stream, which knows first, then the point itself; says too whether the stream has nothing left.
+    fn ask_driver(&self) -> Result<(Status, bool), Error> {
         let shared = self.stream.shared();
         let context = self.inner();
         context.sound()?;
@@ -103,11 +128,12 @@ impl<D: LineDriver> Port<D> {
             let status =
                 answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)?;
             if status == Status::Done {
-                return Ok(status);
+                return Ok((status, true));
             }
         }
         // SAFETY: the context is bound; the event is this port's until it is dropped.
-        answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)
+        let status = answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)?;
+        Ok((status, false))
     }
 }
 
@@ -153,6 +179,7 @@ impl<D: LineDriver> CompletionPort for Port<D> {
         }
         self.inner().open()?;
         self.word = self.stream.shared().store()?;
+        self.by_callback = self.inner().completion() == CompletionPath::Callback;
         Ok(if self.word.is_some() { Arming::Armed } else { Arming::Unsupported })
     }
 
