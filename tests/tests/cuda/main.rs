@@ -8,6 +8,7 @@
 //! | `lives.rs` | who keeps what alive, drops at any moment, closing |
 //! | `bound.rs` | contexts of threads, foreign streams, captures by others |
 //! | `paths.rs` | stores that do not land, and what is done instead |
+//! | `matrix.rs` | every call that is made, as each of its failures |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(unsafe_code, reason = "it launches kernels, and hands in raw streams")]
@@ -16,6 +17,7 @@ mod bound;
 mod faults;
 mod hosts;
 mod lives;
+mod matrix;
 mod paths;
 mod points;
 mod waiting;
@@ -28,5 +30,6 @@ fn main() {
         ("lives", lives::TESTS),
         ("bound", bound::TESTS),
         ("paths", paths::TESTS),
+        ("matrix", matrix::TESTS),
     ])
 }
