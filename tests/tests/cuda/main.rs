@@ -8,21 +8,28 @@
 //! | `lives.rs` | who keeps what alive, drops at any moment, closing |
 //! | `bound.rs` | contexts of threads, foreign streams, captures by others |
 //! | `paths.rs` | stores that do not land, and what is done instead |
+//! | `orders.rs` | what was written before a point is seen after its wait |
+//! | `ends.rs` | processes that end with waits in flight, and a fork's child |
 //! | `matrix.rs` | every call that is made, as each of its failures |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(unsafe_code, reason = "it launches kernels, and hands in raw streams")]
 
 mod bound;
+mod ends;
 mod faults;
 mod hosts;
 mod lives;
 mod matrix;
+mod orders;
 mod paths;
 mod points;
 mod waiting;
 
 fn main() {
+    if let Some(code) = ends::child() {
+        std::process::exit(code);
+    }
     wakeline_tests::rig::run(&[
         ("points", points::TESTS),
         ("hosts", hosts::TESTS),
@@ -30,6 +37,8 @@ fn main() {
         ("lives", lives::TESTS),
         ("bound", bound::TESTS),
         ("paths", paths::TESTS),
+        ("orders", orders::TESTS),
+        ("ends", ends::TESTS),
         ("matrix", matrix::TESTS),
     ])
 }
