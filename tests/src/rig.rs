@@ -139,6 +139,8 @@ pub enum On {
     Fake,
     /// On the stand-in alone, and it may leave something behind.
     FakeLeaving,
+    /// On the stand-in alone, for minutes: ignored unless it is asked for.
+    FakeLong,
 }
 
 /// A test.
@@ -171,11 +173,12 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
     for (group, tests) in groups {
         for test in *tests {
             let Test { name, on, run } = *test;
-            trials.push(Trial::test(format!("fake::{group}::{name}"), move || {
+            let trial = Trial::test(format!("fake::{group}::{name}"), move || {
                 let rig = Rig::fake(|_| {});
                 run(&rig);
                 Ok(rig.end(matches!(on, On::FakeLeaving | On::BothLeaving))?)
-            }));
+            });
+            trials.push(trial.with_ignored_flag(on == On::FakeLong));
             if matches!(on, On::Both | On::BothLeaving) {
                 skipped += u32::from(no_gpu.is_some());
                 let trial = Trial::test(format!("gpu::{group}::{name}"), move || {

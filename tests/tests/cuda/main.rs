@@ -9,20 +9,29 @@
 //! | `bound.rs` | contexts of threads, foreign streams, captures by others |
 //! | `paths.rs` | stores that do not land, and what is done instead |
 //! | `times.rs` | points that know when they ended |
+//! | `orders.rs` | what was written before a point is seen after its wait |
+//! | `ends.rs` | processes that end with waits in flight, and a fork's child |
+//! | `matrix.rs` | every call that is made, as each of its failures |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(unsafe_code, reason = "it launches kernels, and hands in raw streams")]
 
 mod bound;
+mod ends;
 mod faults;
 mod hosts;
 mod lives;
+mod matrix;
+mod orders;
 mod paths;
 mod points;
 mod times;
 mod waiting;
 
 fn main() {
+    if let Some(code) = ends::child() {
+        std::process::exit(code);
+    }
     wakeline_tests::rig::run(&[
         ("points", points::TESTS),
         ("hosts", hosts::TESTS),
@@ -31,5 +40,8 @@ fn main() {
         ("bound", bound::TESTS),
         ("paths", paths::TESTS),
         ("times", times::TESTS),
+        ("orders", orders::TESTS),
+        ("ends", ends::TESTS),
+        ("matrix", matrix::TESTS),
     ])
 }

@@ -17,7 +17,7 @@ use wakeline_mapped::error::CallError;
 use wakeline_mapped::{Context, Stream};
 
 use crate::cuda::Cuda;
-use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUgraph, CUresult, Handle};
+use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUDA_ERROR_ILLEGAL_STATE, CUgraph, CUresult, Handle};
 
 /// Captured work that can be launched as one, and `K`: what it needs to stay alive.
 ///
@@ -72,7 +72,7 @@ impl<K> Graph<K> {
         let told = |error: CallError| context.told(error);
         let _bound = context.bind()?;
         // SAFETY: the context is bound, and the stream of it and borrowed.
-        let capture = unsafe { Capture::begin(cuda, stream.raw()) }.map_err(told)?;
+        let capture = unsafe { Capture::begin(context, stream.raw()) }.map_err(told)?;
         work(&keep)?;
         let captured = capture.end().map_err(told)?;
         let mut raw = ptr::null_mut();
@@ -113,7 +113,7 @@ impl Drop for Executable {
     fn drop(&mut self) {
         let cuda = self.context.driver();
         let Some(destroy) = cuda.symbols().cuGraphExecDestroy else { return };
-        let Ok(_bound) = self.context.bind() else { return };
+        let Some(_bound) = self.context.bind_in_drop() else { return };
         // SAFETY: the context is bound, the graph was made here and is destroyed once; the driver lets a launch of it end.
         let status = unsafe { destroy(self.raw.0) };
         if let Err(error) = cuda.check("cuGraphExecDestroy", status) {
@@ -124,7 +124,7 @@ impl Drop for Executable {
 
 /// A capture under way, which ends when this is dropped. The context is bound for as long.
 struct Capture<'c> {
-    cuda: &'c Cuda,
+    context: &'c Context<Cuda>,
     stream: RawStream,
     end: unsafe extern "system" fn(*mut core::ffi::c_void, *mut CUgraph) -> CUresult,
     destroy: unsafe extern "system" fn(CUgraph) -> CUresult,
@@ -135,7 +135,8 @@ impl<'c> Capture<'c> {
     /// # Safety
     ///
     /// The stream is alive and of the bound context, for as long as the value lives.
-    unsafe fn begin(cuda: &'c Cuda, stream: RawStream) -> Result<Self, CallError> {
+    unsafe fn begin(context: &'c Context<Cuda>, stream: RawStream) -> Result<Self, CallError> {
+        let cuda = context.driver();
         let symbols = cuda.symbols();
         let begin = symbols.cuStreamBeginCapture.ok_or_else(|| cuda.absent("cuStreamBeginCapture"))?;
         let end = symbols.cuStreamEndCapture.ok_or_else(|| cuda.absent("cuStreamEndCapture"))?;
@@ -143,20 +144,21 @@ impl<'c> Capture<'c> {
         // SAFETY: the context is bound and the stream alive, says the caller.
         let status = unsafe { begin(stream.as_ptr(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) };
         cuda.check("cuStreamBeginCapture", status)?;
-        Ok(Self { cuda, stream, end, destroy, ended: false })
+        Ok(Self { context, stream, end, destroy, ended: false })
     }
 
-    fn end(mut self) -> Result<Captured, CallError> {
-        self.end_now()
-    }
-
-    fn end_now(&mut self) -> Result<Captured, CallError> {
+    fn end(mut self) -> Result<Captured<'c>, CallError> {
+        let captured = self.end_now()?;
         self.ended = true;
+        Ok(captured)
+    }
+
+    fn end_now(&mut self) -> Result<Captured<'c>, CallError> {
         let mut graph = ptr::null_mut();
         // SAFETY: the context is bound, and the capture of this stream was begun here, on this thread.
         let status = unsafe { (self.end)(self.stream.as_ptr(), &raw mut graph) };
-        let captured = Captured { graph, destroy: self.destroy };
-        self.cuda.check("cuStreamEndCapture", status)?;
+        let captured = Captured { context: self.context, graph, destroy: self.destroy };
+        self.context.driver().check("cuStreamEndCapture", status)?;
         Ok(captured)
     }
 }
@@ -164,23 +166,31 @@ impl<'c> Capture<'c> {
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // Whoever drops it unended has an error of its own to tell.
-            let _ = self.end_now();
+            // Whoever drops it has an error of its own to tell. Where that is of a first try to end it, which may have ended it all the
+            // same, the second says that nothing is being captured.
+            match self.end_now() {
+                Err(error) if error.status != CUDA_ERROR_ILLEGAL_STATE => self.context.failed_in_drop(&error),
+                _ => {}
+            }
         }
     }
 }
 
 /// A captured graph: what executables are made from. It is not needed any more once one is.
-struct Captured {
+struct Captured<'c> {
+    context: &'c Context<Cuda>,
     graph: CUgraph,
     destroy: unsafe extern "system" fn(CUgraph) -> CUresult,
 }
 
-impl Drop for Captured {
+impl Drop for Captured<'_> {
     fn drop(&mut self) {
         if !self.graph.is_null() {
             // SAFETY: it was captured here, and nobody else has it.
-            let _ = unsafe { (self.destroy)(self.graph) };
+            let status = unsafe { (self.destroy)(self.graph) };
+            if let Err(error) = self.context.driver().check("cuGraphDestroy", status) {
+                self.context.failed_in_drop(&error);
+            }
         }
     }
 }

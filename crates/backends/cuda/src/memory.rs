@@ -132,7 +132,7 @@ impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         let cuda = self.context.driver();
         let Some(free) = cuda.symbols().cuMemFree else { return };
-        let Ok(_bound) = self.context.bind() else { return };
+        let Some(_bound) = self.context.bind_in_drop() else { return };
         // SAFETY: the context is bound; it was allocated here, is freed once, and nothing enqueued uses it any more, by the contracts above.
         let status = unsafe { free(self.address) };
         if let Err(error) = cuda.check("cuMemFree", status) {
@@ -213,7 +213,7 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        let Ok(_bound) = self.context.bind() else { return };
+        let Some(_bound) = self.context.bind_in_drop() else { return };
         // SAFETY: the context is bound; it was allocated here, is freed once, and nothing enqueued uses it any more, by the contracts of the
         // copies, and of whoever handed its address to a device.
         let freed = unsafe { self.context.driver().page_free(self.page) };

@@ -146,7 +146,7 @@ impl Drop for Loaded {
             return;
         }
         let Some(unload) = self.context.driver().symbols().cuModuleUnload else { return };
-        let Ok(_bound) = self.context.bind() else { return };
+        let Some(_bound) = self.context.bind_in_drop() else { return };
         // SAFETY: the context is bound, the module was loaded here, and neither it nor a function of it has a holder left. What was
         // launched of it is done, by the contract of `launch`.
         let status = unsafe { unload(self.raw.0) };

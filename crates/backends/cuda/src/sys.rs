@@ -46,6 +46,7 @@ pub(crate) const CUDA_ERROR_OUT_OF_MEMORY: CUresult = 2;
 pub(crate) const CUDA_ERROR_STUB_LIBRARY: CUresult = 34;
 pub(crate) const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: CUresult = 36;
 pub(crate) const CUDA_ERROR_NO_DEVICE: CUresult = 100;
+pub(crate) const CUDA_ERROR_ILLEGAL_STATE: CUresult = 401;
 pub(crate) const CUDA_ERROR_NOT_READY: CUresult = 600;
 pub(crate) const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
 pub(crate) const CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: CUresult = 803;

@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use crate::census::failed_in_drop;
 use crate::driver::{CaptureMode, LineDriver, RawContext};
 use crate::error::{CallError, Kind};
 
@@ -33,7 +34,12 @@ impl<'d, D: LineDriver> Bound<'d, D> {
             None
         } else {
             // SAFETY: alive, says the caller.
-            unsafe { driver.set_current(context) }?;
+            if let Err(error) = unsafe { driver.set_current(context) } {
+                // It may have been done all the same.
+                // SAFETY: it is this thread's context, and alive by the contract.
+                let _ = unsafe { driver.set_current(current) };
+                return Err(error);
+            }
             Some(current)
         };
         let mut bound = Self { driver, before, mode: None, here: PhantomData };
@@ -47,15 +53,23 @@ impl<'d, D: LineDriver> Bound<'d, D> {
     }
 }
 
+impl<D: LineDriver> Bound<'_, D> {
+    fn note(&self, result: Result<(), CallError>) {
+        if let Err(error) = result {
+            failed_in_drop(self.driver, &error);
+        }
+    }
+}
+
 impl<D: LineDriver> Drop for Bound<'_, D> {
     fn drop(&mut self) {
-        // A failure here is that of a driver which has failed before: whoever asks it next is told.
+        // What fails here leaves the thread with another context or mode than its own, and nobody can be told.
         if let Some(mode) = self.mode {
-            let _ = self.driver.exchange_capture_mode(mode);
+            self.note(self.driver.exchange_capture_mode(mode).map(drop));
         }
         if let Some(before) = self.before {
             // SAFETY: it was this thread's context when the value was made, and is alive by the contract of `new`.
-            let _ = unsafe { self.driver.set_current(before) };
+            self.note(unsafe { self.driver.set_current(before) });
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::driver::LineDriver;
+use crate::error::{CallError, Kind};
+
 macro_rules! census {
     ($($(#[$doc:meta])* $name:ident)*) => {
         /// Counters of one loaded driver. Relaxed additions, off the hot path.
@@ -31,16 +34,23 @@ census! {
     pages_made
     /// Pages freed.
     pages_freed
-    /// Pages never to be freed: a store into them may still come.
+    /// Pages never to be freed: a store into them may still come, or the driver did not take them back.
     pages_leaked
     /// Words never to be used again: a store into them may still come.
     slots_leaked
-    /// Context references or contexts kept for such pages.
+    /// Context references or contexts kept for such pages, or that the driver did not take back.
     contexts_leaked
     /// Driver calls that failed where nobody could be told: in a drop.
     drop_failures
     /// Host functions enqueued in place of stores.
     callbacks_made
+}
+
+/// A failure where nobody can be told. That the driver is gone is none.
+pub(crate) fn failed_in_drop<D: LineDriver>(driver: &D, error: &CallError) {
+    if error.kind != Kind::Gone {
+        count(&driver.census().drop_failures);
+    }
 }
 
 /// Adds one.

@@ -195,6 +195,12 @@ impl<D: LineDriver> Context<D> {
         self.inner.bind()
     }
 
+    /// As [`bind`](Self::bind), for calls of the caller's own in a drop: `None` where it fails, which is counted, and in a fork's
+    /// child, where no call works.
+    pub fn bind_in_drop(&self) -> Option<Bound<'_, D>> {
+        self.inner.bind_in_drop()
+    }
+
     /// What a failed call of the caller's own means for this context: a sticky fault breaks it for every wait.
     pub fn told(&self, error: crate::error::CallError) -> Error {
         self.inner.told(error)
@@ -223,8 +229,10 @@ impl<D: LineDriver> Context<D> {
     ///
     /// - [`ContextInUse`](ErrorCode::ContextInUse) when that has not come `within` the time given. Nothing was freed; drops of what is left
     ///   free what can be.
+    /// - [`Forked`](ErrorCode::Forked) in a process that was forked off: there is nothing to free.
     /// - Whatever made a call fail; the rest was freed all the same.
     pub fn close(self, within: Duration) -> Result<(), Error> {
+        self.inner.original()?;
         let start = Instant::now();
         self.inner.closed.store(true, Ordering::Relaxed);
         let mut inner = self.inner;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wakeline_core::{Declared, Error, ErrorCode};
 
 use crate::bound::Bound;
-use crate::census::count;
+use crate::census::{count, failed_in_drop};
 use crate::config::ContextConfig;
 use crate::driver::{LineDriver, Ordinal, RawContext, RawEvent};
 use crate::error::{CallError, Kind};
@@ -114,13 +114,20 @@ impl<D: LineDriver> Inner<D> {
     /// The first fault; that the process was forked; that the context was closed.
     pub(crate) fn open(&self) -> Result<(), Error> {
         self.sound()?;
-        if self.forked() {
-            return Err(Error::new(ErrorCode::Forked, [&D::NAME]));
-        }
+        self.original()?;
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorCode::ContextClosed, [&D::NAME]));
         }
         Ok(())
+    }
+
+    /// That this is the process which made it.
+    ///
+    /// # Errors
+    ///
+    /// That it was forked off.
+    pub(crate) fn original(&self) -> Result<(), Error> {
+        if self.forked() { Err(Error::new(ErrorCode::Forked, [&D::NAME])) } else { Ok(()) }
     }
 
     pub(crate) fn forked(&self) -> bool {
@@ -141,6 +148,10 @@ impl<D: LineDriver> Inner<D> {
     /// What a failed call is to its caller; a sticky fault breaks the context, and whoever comes later is told the first.
     #[cold]
     pub(crate) fn told(&self, error: CallError) -> Error {
+        // In a fork's child no call works, and that says nothing of the context.
+        if let Err(forked) = self.original() {
+            return forked.with_source(error);
+        }
         if error.kind == Kind::Sticky {
             return self.fault.get_or_init(|| error.into()).clone();
         }
@@ -211,19 +222,27 @@ impl<D: LineDriver> Inner<D> {
         self.pool.lock().give(place, armed);
     }
 
-    /// How the words are used, after a look at all that settle.
+    /// How the words are used, after a look at all that settle. A fork's child does not have the pages, and looks at none.
     pub(crate) fn slots(&self) -> crate::pool::SlotUse {
         let mut pool = self.pool.lock();
-        // SAFETY: pages are freed in `free` alone, when no handle is left.
-        unsafe { pool.settle(usize::MAX) };
+        if !self.forked() {
+            // SAFETY: pages are freed in `free` alone, when no handle is left.
+            unsafe { pool.settle(usize::MAX) };
+        }
         pool.usage()
     }
 
     /// A failure where nobody can be told. That the driver is gone is none.
     pub(crate) fn failed_in_drop(&self, error: &CallError) {
-        if error.kind != Kind::Gone {
-            count(&self.driver.census().drop_failures);
+        failed_in_drop(&self.driver, error);
+    }
+
+    /// Binds the context for calls in a drop: not where the process was forked off, and a failure is counted.
+    pub(crate) fn bind_in_drop(&self) -> Option<Bound<'_, D>> {
+        if self.forked() {
+            return None;
         }
+        self.try_bind().inspect_err(|error| self.failed_in_drop(error)).ok()
     }
 
     /// Frees everything, once: pages that no store can come into, events, the reference. Nobody uses the context any more.
@@ -267,24 +286,31 @@ impl<D: LineDriver> Inner<D> {
                 for page in pages {
                     // SAFETY: the page is of this driver; no handle of its lines is left, and every store into it has landed.
                     let result = unsafe { self.driver.page_free(page) };
-                    if result.is_ok() {
-                        count(&census.pages_freed);
-                    }
+                    count(if result.is_ok() { &census.pages_freed } else { &census.pages_leaked });
                     note(result);
                 }
             }
-            Err(error) => note(Err(error)),
+            Err(error) => {
+                for _ in &pages {
+                    count(&census.pages_leaked);
+                }
+                note(Err(error));
+            }
         }
         if unsure.is_empty() {
             // It may make driver calls, which see to their own failures.
             drop(owner);
-            note(match self.hold {
+            let given_back = match self.hold {
                 // SAFETY: taken once, when this was made, and given back once.
                 Hold::Primary(device) => unsafe { self.driver.release(device) },
                 // SAFETY: made for this, and nothing in it is in use any more.
                 Hold::Created => unsafe { self.driver.destroy(self.raw) },
                 Hold::Foreign | Hold::Kept => Ok(()),
-            });
+            };
+            if given_back.is_err() {
+                count(&census.contexts_leaked);
+            }
+            note(given_back);
         } else if self.hold != Hold::Foreign {
             core::mem::forget(owner);
             count(&census.contexts_leaked);

@@ -1,6 +1,7 @@
 //! Words that a running kernel stores.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use wakeline_core::{Error, MemoryDescriptor, Seq};
@@ -23,18 +24,19 @@ use crate::stream::Stream;
 /// Await it by a wait for a kernel point ([`Wait::kernel_point`](wakeline_core::Wait::kernel_point)) under a `flag` plan: the word is the
 /// authority, and the driver is asked every backstop whether the kernel has failed.
 ///
-/// Nobody can know whether a kernel still stores into it. So a value that is dropped sets its word aside for good, counted in
-/// [`SlotUse::lost`](crate::SlotUse); [`retire`](Self::retire) gives it back.
+/// Nobody can know whether a kernel still stores into it. So a value whose address was asked for and that is dropped sets its word aside
+/// for good, counted in [`SlotUse::lost`](crate::SlotUse); [`retire`](Self::retire) gives it back.
 pub struct KernelWord<D: LineDriver> {
     context: Arc<Inner<D>>,
     place: Place,
-    armed: Armed,
+    /// Whether anybody has the address, thus a kernel may.
+    given: AtomicBool,
 }
 
 impl<D: LineDriver> fmt::Debug for KernelWord<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KernelWord")
-            .field("address", &format_args!("{:#x}", self.address()))
+            .field("address", &format_args!("{:#x}", self.place.device()))
             .field("reads", &self.reads())
             .finish_non_exhaustive()
     }
@@ -45,11 +47,12 @@ impl<D: LineDriver> KernelWord<D> {
         context.open()?;
         let _bound = context.bind()?;
         let place = context.take_place()?;
-        Ok(Self { context: Arc::clone(context), place, armed: Armed::Unknown })
+        Ok(Self { context: Arc::clone(context), place, given: AtomicBool::new(false) })
     }
 
     /// Where the device sees the word: eight bytes, aligned.
-    pub const fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
+        self.given.store(true, Ordering::Relaxed);
         self.place.device()
     }
 
@@ -83,7 +86,7 @@ impl<D: LineDriver> KernelWord<D> {
     ///
     /// No kernel stores into it from now on.
     pub unsafe fn retire(mut self) {
-        self.armed = Armed::Upto(self.reads());
+        *self.given.get_mut() = false;
     }
 
     /// The context that it belongs to.
@@ -94,6 +97,15 @@ impl<D: LineDriver> KernelWord<D> {
 
 impl<D: LineDriver> Drop for KernelWord<D> {
     fn drop(&mut self) {
-        self.context.give_place(self.place, self.armed);
+        let armed = if *self.given.get_mut() {
+            Armed::Unknown
+        } else if self.context.forked() {
+            // No process but the one that made it has the page, and none needs the word.
+            return;
+        } else {
+            // SAFETY: the page is the context's.
+            Armed::Upto(unsafe { self.place.word() })
+        };
+        self.context.give_place(self.place, armed);
     }
 }

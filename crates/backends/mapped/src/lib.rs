@@ -43,5 +43,5 @@ pub use kernel::KernelWord;
 pub use line::MappedLine;
 pub use path::{CompletionPath, Probe};
 pub use pool::{PAGE_BYTES, SlotUse};
-pub use port::{Answer, BLOCK_NAP_PART, BLOCK_NAP_US_MAX, BLOCK_NAP_US_MIN, Port};
+pub use port::{Answer, BLOCK_NAP_PART, BLOCK_NAP_US_MAX, BLOCK_NAP_US_MIN, CALLBACK_LATE_MS_MAX, Port};
 pub use stream::Stream;

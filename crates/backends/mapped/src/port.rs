@@ -11,6 +11,7 @@ use crate::driver::{LineDriver, RawEvent};
 use crate::error::{CallError, Kind};
 use crate::inner::Inner;
 use crate::line::MappedLine;
+use crate::path::CompletionPath;
 use crate::stream::{Stream, Word};
 
 /// The shortest nap of a blocking wait.
@@ -21,6 +22,12 @@ pub const BLOCK_NAP_US_MAX: u64 = 500;
 
 /// A nap is at most this part of the time blocked so far.
 pub const BLOCK_NAP_PART: u32 = 32;
+
+/// How long after its work a point whose word a host function stores still counts as pending without it.
+///
+/// The point is in front of the function, which runs when its thread does: on a busy machine milliseconds later. Who trusts the word
+/// would take it for lost.
+pub const CALLBACK_LATE_MS_MAX: u64 = 100;
 
 /// One awaited point of a [`Stream`]: all that was enqueued before the value was made. See [`CompletionPort`].
 ///
@@ -36,6 +43,10 @@ pub struct Port<D: LineDriver> {
     event: RawEvent,
     word: Option<Word<D>>,
     answer: Option<Answer>,
+    /// Whether a host function stores the word.
+    by_callback: bool,
+    /// Since when the work is known to be done, but the host function has not run.
+    overdue: Option<std::time::Instant>,
     blocked: Duration,
 }
 
@@ -84,7 +95,8 @@ impl<D: LineDriver> Port<D> {
                 _ => context.told(error),
             });
         }
-        Ok(Self { stream: stream.clone(), event, word: None, answer: None, blocked: Duration::ZERO })
+        let (stream, blocked) = (stream.clone(), Duration::ZERO);
+        Ok(Self { stream, event, word: None, answer: None, by_callback: false, overdue: None, blocked })
     }
 
     /// Takes a word that somebody else stores.
@@ -106,10 +118,23 @@ impl<D: LineDriver> Port<D> {
         self.answer
     }
 
-    /// Asks once and keeps the answer.
+    /// Asks once, for the work and for the host function that is behind it, and keeps the answer.
     fn status(&mut self) -> Result<Status, Error> {
-        self.answer = self.ask()?;
-        Ok(if self.answer.is_some() { Status::Done } else { Status::Pending })
+        let mut answer = self.ask()?;
+        // A stream that has nothing left has nobody to run any more.
+        if answer == Some(Answer::Event) && self.awaits_callback() {
+            let since = self.overdue.get_or_insert_with(std::time::Instant::now);
+            if since.elapsed() < Duration::from_millis(CALLBACK_LATE_MS_MAX) {
+                answer = None;
+            }
+        }
+        self.answer = answer;
+        Ok(if answer.is_some() { Status::Done } else { Status::Pending })
+    }
+
+    /// Whether a host function is to store the word and has not.
+    fn awaits_callback(&self) -> bool {
+        self.by_callback && self.word.as_ref().is_some_and(|word| !word.reached())
     }
 
     /// Asks once: the stream, which knows first, then the point itself. Who says done; `None` where nobody does.
@@ -175,6 +200,7 @@ impl<D: LineDriver> CompletionPort for Port<D> {
         }
         self.inner().open()?;
         self.word = self.stream.shared().store()?;
+        self.by_callback = self.inner().completion() == CompletionPath::Callback;
         Ok(if self.word.is_some() { Arming::Armed } else { Arming::Unsupported })
     }
 

@@ -1,0 +1,181 @@
+//! How processes end, and what a fork's child is told: this program runs again as another process for it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::process::{Child, Command, ExitStatus};
+use std::task::{Context as Task, Waker};
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_core::{CompletionPort, ErrorCode};
+use wakeline_cuda::kernels::Kernels;
+use wakeline_cuda::{CompletionPath, ContextConfig, CuStream, Cuda, CudaContext, CudaPort, Ordinal};
+use wakeline_fake_driver::Fake;
+use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+use wakeline_tokio::TokioWatcher;
+
+use crate::waiting::{PLANS, ms, plan, wait};
+
+driver_tests![
+    Both: case_25_a_process_ends_well_with_waits_in_flight;
+    Fake: a_forks_child_is_told_so;
+];
+
+/// What an argument that has this program be a child begins with. Behind it: the driver, and what is to be done.
+const CHILD: &str = "--child=";
+
+const EXITS: usize = 20;
+
+/// How many of them run at once.
+const AT_ONCE: usize = 4;
+
+/// A process that has not ended by then hangs.
+const HANGS: Duration = Duration::from_secs(30);
+
+/// Longer than any of this takes.
+const LONG_MS: u64 = 40_000;
+
+/// The child's part, if this process is one: its exit code.
+pub(crate) fn child() -> Option<i32> {
+    let argument = std::env::args().nth(1)?;
+    let (driver, part) = argument.strip_prefix(CHILD)?.split_once(':')?;
+    let fake = (driver == "fake").then(|| Fake::new().unwrap());
+    let cuda = fake.as_ref().map_or_else(Cuda::load, |fake| Cuda::load_from(fake.path())).unwrap();
+    Some(match part.parse() {
+        Ok(way) => ends_with_waits(&cuda, way),
+        Err(_) => forks(&cuda),
+    })
+}
+
+fn start(rig: &Rig, part: &str) -> Child {
+    let driver = if rig.is_fake() { "fake" } else { "gpu" };
+    let program = std::env::current_exe().unwrap();
+    Command::new(program).arg(format!("{CHILD}{driver}:{part}")).spawn().unwrap()
+}
+
+fn end_of(mut child: Child) -> ExitStatus {
+    let start = Wall::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if start.elapsed() > HANGS {
+            child.kill().unwrap();
+            panic!("a process hangs as it ends");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Processes crashed as they ended: the driver went first, or threads still waited.
+fn case_25_a_process_ends_well_with_waits_in_flight(rig: &Rig) {
+    let ways: Vec<_> = (0..EXITS).collect();
+    for ways in ways.chunks(AT_ONCE) {
+        let children: Vec<_> = ways.iter().map(|way| (way, start(rig, &way.to_string()))).collect();
+        for (way, child) in children {
+            let status = end_of(child);
+            assert_eq!(status.code(), Some(0), "way {way}: {status}");
+        }
+    }
+}
+
+/// A stream that is occupied for longer than the process lives.
+fn busy(context: &CudaContext, kernels: &Kernels) -> CuStream {
+    let stream = context.stream().unwrap();
+    kernels.occupy(&stream, ms(LONG_MS)).unwrap();
+    stream
+}
+
+/// Has waits under way on threads, on a watcher and on a runtime, and ends: by `exit`, or by letting go of everything.
+fn ends_with_waits(cuda: &Cuda, way: usize) -> i32 {
+    let completion = if way % 4 < 2 { CompletionPath::Word } else { CompletionPath::Callback };
+    let config = ContextConfig { completion, ..ContextConfig::default() };
+    let context = CudaContext::create(cuda, Ordinal(0), &config).unwrap();
+    let kernels = Kernels::load(&context).unwrap();
+    for text in PLANS {
+        let mut port = busy(&context, &kernels).port().unwrap();
+        std::thread::spawn(move || wait(text, &mut port));
+    }
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("end");
+    let port = |armed: bool| -> CudaPort {
+        let stream = busy(&context, &kernels);
+        if armed { stream.armed_port().unwrap() } else { stream.port().unwrap() }
+    };
+    let mut begun = pin!(watcher.wait(port(true), &plan(PLANS[way % PLANS.len()]), &point));
+    assert!(begun.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+    let handle = TokioWatcher::new(&watcher);
+    for text in PLANS {
+        let (handle, port) = (handle.clone(), port(false));
+        runtime.spawn(async move { handle.wait(port, &plan(text), &Point::new("end")).await });
+    }
+    // One that has ended, so that all of them have begun.
+    let stream = context.stream().unwrap();
+    kernels.occupy(&stream, ms(1)).unwrap();
+    block_on(watcher.wait(stream.port().unwrap(), &plan(PLANS[3]), &point)).unwrap();
+    std::thread::sleep(Duration::from_millis(u64::try_from(way).unwrap() % 5));
+    if way.is_multiple_of(2) {
+        std::process::exit(0);
+    }
+    // A blocking wait holds up its thread, which no runtime can end.
+    runtime.shutdown_background();
+    0
+}
+
+/// The driver does not work in a fork's child: every way to use it says so.
+fn a_forks_child_is_told_so(rig: &Rig) {
+    let status = end_of(start(rig, "fork"));
+    assert_eq!(status.code(), Some(0), "the number of what was not told: {status}");
+}
+
+/// Forks; says which of the child's answers was another than that it was forked off, counted from 1.
+fn forks(cuda: &Cuda) -> i32 {
+    let context = CudaContext::create(cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+    let kernels = Kernels::load(&context).unwrap();
+    let stream = context.stream().unwrap();
+    let word = context.kernel_word().unwrap();
+    context.health().unwrap();
+    let (mut bare, mut other) = (stream.port().unwrap(), stream.port().unwrap());
+    let armed = stream.armed_port().unwrap();
+    // SAFETY: no other thread of this process holds a lock that the child needs: those of the driver's library are not touched there.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        let raw = stream.raw().as_ptr();
+        let codes = [
+            context.stream().err(),
+            context.kernel_word().err(),
+            context.health().err(),
+            context.bind().err(),
+            stream.port().err(),
+            stream.armed_port().err(),
+            word.port(&stream, word.reads()).err(),
+            kernels.occupy(&stream, ms(1)).err(),
+            bare.query().err(),
+            bare.arm().err(),
+            wait(PLANS[0], &mut bare).err(),
+            wait(PLANS[1], &mut bare).err(),
+            wait(PLANS[3], &mut other).err(),
+            wait(PLANS[5], &mut other).err(),
+            // SAFETY: the stream is the parent's, and no call is made of it.
+            unsafe { CuStream::from_raw(&context, raw) }.err(),
+            context.clone().close(Duration::ZERO).err(),
+        ];
+        let codes = codes.map(|error| error.map(|error| error.code()));
+        let wrong = codes.iter().position(|code| *code != Some(ErrorCode::Forked));
+        // Neither hangs nor crashes.
+        drop((bare, other, armed, word, kernels, stream, context));
+        // SAFETY: it ends the process, without what the parent does at its end.
+        unsafe { libc::_exit(wrong.map_or(0, |index| i32::try_from(index).unwrap() + 1)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a number's room, and the child this process's.
+    let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
+    assert_eq!(waited, process);
+    drop((bare, other, armed, kernels));
+    // The parent goes on.
+    context.health().unwrap();
+    wait(PLANS[5], &mut stream.port().unwrap()).unwrap();
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 99 }
+}
