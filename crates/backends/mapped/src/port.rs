@@ -83,17 +83,12 @@ impl<D: LineDriver> Port<D> {
         }
         let _bound = context.bind()?;
         // An event recorded now would become a part of the graph, and asking for it an error.
-        if shared.capturing().map_err(|error| context.told(error))? {
-            return Err(shared.refuse_capture());
-        }
+        shared.is_free()?;
         let event = context.take_event()?;
         // SAFETY: the context is bound, the event its own and the stream alive.
         if let Err(error) = unsafe { context.driver.event_record(event, shared.raw) } {
             context.give_event(event);
-            return Err(match error.kind {
-                Kind::Capturing => shared.refuse_capture().with_source(error),
-                _ => context.told(error),
-            });
+            return Err(shared.failed(error));
         }
         let (stream, blocked) = (stream.clone(), Duration::ZERO);
         Ok(Self { stream, event, word: None, answer: None, by_callback: false, overdue: None, blocked })

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use wakeline_core::Error;
+
 use crate::driver::LineDriver;
+use crate::error::CallError;
 use crate::inner::Inner;
 use crate::path::{CompletionPath, Probe};
 use crate::stream::Stream;
@@ -31,8 +34,8 @@ impl<D: LineDriver> Prober<D> {
 
 impl<D: LineDriver> Probe for Prober<D> {
     fn stores(&self, path: CompletionPath) -> Result<(), String> {
-        let stream = Stream::make(&self.inner, 0).map_err(|error| error.to_string())?;
-        let word = stream.shared().store_by(path).map_err(|error| error.to_string())?;
+        let stream = Stream::make(&self.inner, 0).map_err(|error| reason(&error))?;
+        let word = stream.shared().store_by(path).map_err(|error| reason(&error))?;
         let Some(word) = word else {
             return Err("the driver says that it is not supported".into());
         };
@@ -48,5 +51,13 @@ impl<D: LineDriver> Probe for Prober<D> {
             if elapsed < SPIN { core::hint::spin_loop() } else { std::thread::sleep(NAP) }
         }
         Ok(())
+    }
+}
+
+/// Why not, with the call that failed.
+fn reason(error: &Error) -> String {
+    match core::error::Error::source(error).and_then(|source| source.downcast_ref::<CallError>()) {
+        Some(call) => format!("{} failed: {call}", call.call),
+        None => error.to_string(),
     }
 }

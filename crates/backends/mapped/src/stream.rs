@@ -208,18 +208,31 @@ impl<D: LineDriver> Stream<D> {
 }
 
 impl<D: LineDriver> Shared<D> {
-    /// Whether a capture of this stream is under way, or one that forbids its use: a default stream must not be used while another
-    /// that waits for it is captured. The context is bound.
+    /// Whether a capture of this stream is under way. The context is bound.
     pub(crate) fn capturing(&self) -> Result<bool, CallError> {
         // SAFETY: the stream is alive while this is, by its own hold or by the contract of `from_raw`.
-        match unsafe { self.context.driver.capturing(self.raw) } {
-            Err(error) if error.kind == Kind::Capturing => Ok(true),
-            answer => answer,
+        unsafe { self.context.driver.capturing(self.raw) }
+    }
+
+    /// That the stream may be used: neither it nor a stream that a default stream waits for is being captured. The context is bound.
+    pub(crate) fn is_free(&self) -> Result<(), Error> {
+        match self.capturing() {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(self.refuse_capture()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// What a failed call on the stream is to its caller.
+    pub(crate) fn failed(&self, error: CallError) -> Error {
+        match error.kind {
+            Kind::Capturing => self.refuse_capture().with_source(error),
+            _ => self.context.told(error),
         }
     }
 
     /// That nothing can be awaited, for a capture is under way.
-    pub(crate) fn refuse_capture(&self) -> Error {
+    fn refuse_capture(&self) -> Error {
         Error::new(ErrorCode::StreamCapturing, [&D::NAME, &self.raw])
     }
 
@@ -236,9 +249,7 @@ impl<D: LineDriver> Shared<D> {
         }
         let bound = context.bind()?;
         // A store would become part of the graph, or run at once, as some drivers do.
-        if self.capturing().map_err(|error| context.told(error))? {
-            return Err(self.refuse_capture());
-        }
+        self.is_free()?;
         let (result, seq) = {
             let mut submission = self.submission.lock();
             let seq = submission.last.next();
@@ -259,8 +270,7 @@ impl<D: LineDriver> Shared<D> {
                 Ok(Some(MemoryDescriptor::new(line, self.place.slot(), seq)))
             }
             Err(error) if error.kind == Kind::NotSupported => Ok(None),
-            Err(error) if error.kind == Kind::Capturing => Err(self.refuse_capture().with_source(error)),
-            Err(error) => Err(context.told(error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
