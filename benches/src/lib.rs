@@ -7,6 +7,8 @@
 //! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
 //! | [`Usage`] | CPU clocks and context switches of a stretch of code |
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
+//! | [`Signed`] | the quantiles of times that may be below zero |
+//! | [`gpu`] | what the programs share that need a GPU |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
@@ -29,14 +31,17 @@
 extern crate alloc;
 
 mod apart;
+pub mod gpu;
 pub mod micro;
 mod paired;
 mod record;
+mod signed;
 mod stats;
 mod usage;
 
 pub use apart::Apart;
 pub use paired::Paired;
 pub use record::{Environment, JsonLines, Record, read_json_lines};
+pub use signed::Signed;
 pub use stats::{CONFIDENCE, Interval, Quantiles, Tail};
 pub use usage::Usage;

@@ -17,7 +17,7 @@ const PLAN: &str =
 pub type Case = fn(u64) -> Result<(), Error>;
 
 /// The loop alone, which `xtask` takes off each other case; then the cases.
-pub const CASES: [(&str, Case); 9] = [
+pub const CASES: [(&str, Case); 11] = [
     ("empty", empty),
     ("descriptor_check", descriptor_check),
     ("machine_step", machine_step),
@@ -27,6 +27,8 @@ pub const CASES: [(&str, Case); 9] = [
     ("point_observe_predict", point_observe_predict),
     ("scan_64_words_of_8_lines", scan_full_lines),
     ("scan_64_words_of_64_lines", scan_single_words),
+    ("scan_64_words_of_32_lines", scan_pairs),
+    ("scan_63_words_of_21_lines", scan_triples),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
@@ -165,24 +167,31 @@ fn point_observe_predict(n: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many words a scan looks at.
-const WORDS_SCANNED: usize = 64;
-
 fn scan_full_lines(n: u64) -> Result<(), Error> {
-    scan(n, WORDS_SCANNED / WORDS)
+    scan(n, 8, WORDS)
 }
 
 fn scan_single_words(n: u64) -> Result<(), Error> {
-    scan(n, WORDS_SCANNED)
+    scan(n, 64, 1)
 }
 
-/// Looks at 64 armed words, none of which is reached, spread over so many lines.
-fn scan(n: u64, lines: usize) -> Result<(), Error> {
+fn scan_pairs(n: u64) -> Result<(), Error> {
+    scan(n, 32, 2)
+}
+
+/// From three on a line costs the same whatever the number of words.
+fn scan_triples(n: u64) -> Result<(), Error> {
+    scan(n, 21, 3)
+}
+
+/// Looks at armed words, none of which is reached: so many in each of so many lines.
+fn scan(n: u64, lines: usize, armed: usize) -> Result<(), Error> {
     let lines: Vec<CompletionLine> = (0..lines).map(|_| CompletionLine::new()).collect();
     let mut words = WordSet::new();
-    for who in 0..WORDS_SCANNED {
-        let slot = Slot::new(who / lines.len())?;
-        words.add(&MemoryDescriptor::new(&lines[who % lines.len()], slot, Seq::new(1)), 0);
+    for line in &lines {
+        for slot in 0..armed {
+            words.add(&MemoryDescriptor::new(line, Slot::new(slot)?, Seq::new(1)), 0);
+        }
     }
     let mut reached = Vec::new();
     for i in 0..n {

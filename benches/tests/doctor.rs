@@ -31,7 +31,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
 
     let report = json(&output);
     for (pointer, keys) in [
-        ("", "version release quick machine park timers io_uring executors gpu settings next"),
+        ("", "version release quick machine park timers io_uring executors gpu cuda settings next"),
         (
             "/machine",
             "cpu cpu_vendor arch cpus_online cpus_usable is_virtual is_virtual_hint os kernel clock_source \
@@ -47,7 +47,8 @@ fn the_json_has_every_section_and_takes_a_moment() {
         ("/timers/oversleep/3/slack_as_given", "samples p50_ns p90_ns p99_ns max_ns"),
         ("/io_uring", "works why_not sysctl_disabled"),
         ("/executors/0", "requested granted warnings"),
-        ("/gpu", "loader_cache_read libraries nvidia_driver devices device_nodes stream_memory_operations"),
+        ("/gpu", "loader_cache_read libraries nvidia_driver devices device_nodes"),
+        ("/cuda", "version lacks devices error"),
         ("/gpu/libraries/0", "name what path version found_by_loader"),
         ("/settings", "names values error"),
         ("/settings/values/0", "name value is_default"),
@@ -70,7 +71,8 @@ fn the_json_has_every_section_and_takes_a_moment() {
     assert_eq!(report["executors"][0]["granted"], "naive");
     // Either there is a park in hardware or it is said why not.
     assert_ne!(report["park"]["hardware_kind"].is_null(), report["park"]["hardware_why_not"].is_null());
-    assert!(report["gpu"]["stream_memory_operations"].is_null(), "nothing asks a driver");
+    // Either the driver says what it is or it is said why there is none.
+    assert_ne!(report["cuda"]["version"].is_null(), report["cuda"]["error"].is_null());
 }
 
 #[test]

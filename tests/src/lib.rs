@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `waits.rs` | one simulated program of waits, drawn from a seed and judged against the truth |
 //! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
-//! | `crowds.rs` | crowds of waits on a watcher in real time, drawn from a seed and judged against the truth |
+//! | `crowds/` | crowds of waits in real time on any host, drawn from a seed and judged against the truth |
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
 //! | `rig.rs` | a CUDA driver to test on: the stand-in, or the machine's own |
 //! | `bin/soak.rs` | runs many seeds |

@@ -12,8 +12,8 @@ use wakeline_cuda::kernels::{Fault, Kernels};
 use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Ordinal};
 use wakeline_fake_driver::{Fake, Live, Options};
 
-/// How long the stand-in takes to tell of a fault: the real one takes 340 ms.
-pub const FAKE_FAULT: Duration = Duration::from_millis(3);
+/// How long the stand-in takes to tell of a fault: the real one takes 340 ms. Long enough that a test on a busy machine gets its waits under way.
+pub const FAKE_FAULT: Duration = Duration::from_millis(40);
 
 /// A driver, and a context of its own on its first device.
 #[derive(Debug)]

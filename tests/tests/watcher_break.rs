@@ -10,7 +10,7 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{
     Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant,
-    MemoryDescriptor, Nanos, Report, Seq, Slot, Status, WaitPlan,
+    MemoryDescriptor, Nanos, Report, Seq, Slot, Status, WaitPlan, Wake,
 };
 use wakeline_std::{Point, StdClock, Watcher, WatcherConfig, WatcherWait, block_on};
 use wakeline_tests::watching::{eventually, measured, median, within};
@@ -306,4 +306,116 @@ fn an_idle_watcher_closes_at_once() {
             assert!(closed.is_ok(), "{shards} shards, round {round}: {closed:?}");
         }
     }
+}
+
+/// A waker that blocks until the test is over, or one that counts.
+struct Caller {
+    called: Arc<AtomicUsize>,
+    blocks: Option<Arc<AtomicBool>>,
+}
+
+impl std::task::Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.called.fetch_add(1, Ordering::SeqCst);
+        while self.blocks.as_ref().is_some_and(|over| !over.load(Ordering::SeqCst)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Wakers that block for good cost the threads that called them. Every other flight ends when the watcher closes, also where that leaves
+/// nobody to lead, and is told of it where there are as many helpers as such wakers.
+#[test]
+fn a_watcher_closes_while_wakers_block_for_good() {
+    const OTHERS: usize = 20;
+    for (helpers, ends_before) in [(0, true), (0, false), (2, true), (2, false), (4, true), (4, false)] {
+        let config = WatcherConfig::default().helpers_max(helpers).unwrap();
+        let watcher = Watcher::with(config).unwrap();
+        let (device, point) = (Device::new(), Point::new("blocks"));
+        // Both of those that block end in one turn.
+        let text = plan("flag:park_us=50,backstop_us=1000000+trust");
+        let over = Arc::new(AtomicBool::new(false));
+        let (blocked, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let begin = |slot, waker: Caller| {
+            let mut wait = watcher.wait(device.point(slot, 1), &text, &point);
+            let waker = Waker::from(Arc::new(waker));
+            assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+            wait
+        };
+        let blocks = || Caller { called: Arc::clone(&blocked), blocks: Some(Arc::clone(&over)) };
+        let counts = || Caller { called: Arc::clone(&told), blocks: None };
+        let _blocking = [begin(0, blocks()), begin(0, blocks())];
+        let mut others: Vec<_> = (0..OTHERS).map(|_| begin(1, counts())).collect();
+        assert!(eventually(LIMIT, || watcher.stats().arrivals == 2 + OTHERS as u64));
+        if ends_before {
+            device.line.store(Slot::ALL[0], Seq::new(1));
+            assert!(eventually(LIMIT, || blocked.load(Ordering::SeqCst) > 0));
+            // For the takeovers.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let closed = within(LIMIT, move || watcher.close(Nanos::from_millis(300)));
+        assert_eq!(closed.unwrap_err().code(), ErrorCode::Backend, "{helpers} helpers");
+        if helpers >= 2 {
+            let all = eventually(LIMIT, || told.load(Ordering::SeqCst) == OTHERS);
+            assert!(all, "{helpers} helpers, {ends_before}: {told:?} of {OTHERS} are told");
+        }
+        for wait in &mut others {
+            let Poll::Ready(Err(error)) = poll(wait) else {
+                unreachable!("{helpers} helpers, {ends_before}: it is pending after the closing")
+            };
+            assert_eq!(error.code(), ErrorCode::WatcherClosed);
+        }
+        over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What stands behind a waker panics when it is let go.
+struct Fragile;
+
+impl std::task::Wake for Fragile {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("a waker's own"));
+    }
+}
+
+/// A waker that panics while another is registered in its place leaves its wait without anybody to wake: that wait is over, as if it
+/// was dropped, and no other is touched. A wait for a word begins anew.
+#[test]
+fn a_waker_that_panics_in_a_registration_ends_its_wait_alone() {
+    let watcher = Watcher::new().unwrap();
+    let (device, point) = (Device::new(), Point::new("fragile"));
+    let text = plan("flag:park_us=50,backstop_us=1000000+trust");
+    let fragile = || Waker::from(Arc::new(Fragile));
+    let panics = |run: &mut dyn FnMut()| {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "a waker's own");
+    };
+    let mut other = watcher.wait(device.point(1, 1), &text, &point);
+    assert!(poll(&mut other).is_pending());
+
+    let mut wait = watcher.wait(device.point(0, 1), &text, &point);
+    // The flight holds the last of it then.
+    assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&fragile())).is_pending());
+    panics(&mut || drop(poll(&mut wait)));
+    let Poll::Ready(Err(error)) = poll(&mut wait) else { unreachable!("it waits for nobody") };
+    assert_eq!(error.code(), ErrorCode::PolledAfterEnd);
+    assert_eq!((watcher.handle().pending(), point.snapshot().counts.abandoned), (1, 1));
+
+    let word = MemoryDescriptor::new(Arc::clone(&device.line), Slot::ALL[0], Seq::new(1));
+    let mut word = watcher.handle().word(word, Instant::MAX);
+    assert!(Pin::new(&mut word).poll(&mut Context::from_waker(&fragile())).is_pending());
+    panics(&mut || {
+        let _ = Pin::new(&mut word).poll(&mut Context::from_waker(Waker::noop()));
+    });
+    assert!(Pin::new(&mut word).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+
+    device.line.store(Slot::ALL[0], Seq::new(1));
+    device.line.store(Slot::ALL[1], Seq::new(1));
+    assert_eq!(within(LIMIT, || block_on(word)), Wake::Reached);
+    within(LIMIT, || block_on(other)).unwrap();
+    watcher.close(Watcher::CLOSE).unwrap();
 }

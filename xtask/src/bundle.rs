@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::cmd::Cmd;
+use crate::interop;
 use crate::workspace::root;
 
 /// How large it may be: what is carried to such machines is often limited to 64 MiB.
@@ -18,8 +19,24 @@ const BUILD: &str = "build --profile bundle --locked --message-format=json-rende
     -p wakeline-tests -p wakeline-fake-driver -p wakeline-examples -p wakeline-benches \
     --lib --bins --test cuda --example cuda_wait --example decode_loop";
 
+/// The same of the package with cudarc, which is beside the workspace.
+const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
+    --manifest-path examples/cudarc_interop/Cargo.toml --bins --test cudarc_streams";
+
 /// What is taken of that, by the names that cargo gives it.
-const TAKEN: &[&str] = &["cuda", "cuda_wait", "decode_loop", "doctor", "soak", "wake", "watch"];
+const TAKEN: &[&str] = &[
+    "cuda",
+    "cuda_wait",
+    "cudarc_interop",
+    "cudarc_streams",
+    "decode_loop",
+    "doctor",
+    "gpu",
+    "gpu_checks",
+    "soak",
+    "wake",
+    "watch",
+];
 
 /// The library that stands in for the driver; the tests look for it beside them.
 const STAND_IN: &str = "libwakeline_fake_driver.so";
@@ -56,7 +73,8 @@ struct Target {
 /// Something does not build, is not there, or the folder gets too large or cannot be written.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let out = root().join(&args.out);
-    let built = Cmd::cargo().words(BUILD).read()?;
+    let mut built = Cmd::cargo().words(BUILD).read()?;
+    built += &Cmd::cargo().words(BUILD_CUDARC).arg("--target-dir").arg(interop::target_dir()?).read()?;
     let messages = built.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     let artifacts: Vec<_> = messages.filter(|message| message.reason == "compiler-artifact").collect();
     empty(&out)?;

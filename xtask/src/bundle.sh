@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs what is in this folder on a machine with a GPU: `./run` the tests and the examples, `./run tests`, `./run examples` or
-# `./run benches` some of it. Records go to the folder OUT, where that is set, else to `results` here.
+# Runs what is in this folder on a machine with a GPU: `./run` the tests and the examples, `./run tests`, `./run examples`,
+# `./run benches` or `./run checks` some of it. Records go to the folder OUT, where that is set, else to `results` here.
 set -u
 cd "$(dirname "$0")" || exit 1
 out=${OUT:-results}
@@ -15,24 +15,33 @@ step() {
 tests() {
     # One at a time: kernels that fault on purpose stay apart from waits that are timed.
     step ./cuda gpu:: --test-threads 1
+    step ./cudarc_streams gpu::
 }
 
 examples() {
     step ./cuda_wait
+    step ./cudarc_interop
     step ./decode_loop --device cuda --json "$out/decode_loop-cuda.jsonl"
 }
 
 benches() {
+    step ./gpu --json "$out/gpu.jsonl"
     step ./decode_loop --device cuda --host all --no-work --json "$out/decode_loop-hosts-cuda.jsonl"
     step ./wake --json "$out/wake.jsonl"
     step ./watch --json "$out/watch.jsonl"
+}
+
+# What a release is held to: some minutes.
+checks() {
+    step ./gpu_checks --full --json "$out/gpu_checks.jsonl"
 }
 
 case ${1:-all} in
     tests) tests ;;
     examples) examples ;;
     benches) benches ;;
+    checks) checks ;;
     all) tests; examples ;;
-    *) echo "usage: ./run [tests|examples|benches]" >&2; exit 2 ;;
+    *) echo "usage: ./run [tests|examples|benches|checks]" >&2; exit 2 ;;
 esac
 exit "$failed"

@@ -9,6 +9,7 @@ mod cmd;
 mod deps;
 mod doctor;
 mod instructions;
+mod interop;
 mod loom;
 mod missing;
 mod soak;

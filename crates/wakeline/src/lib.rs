@@ -6,6 +6,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
+//! | `cudarc` | `wakeline::cuda::FromCudarc`: awaiting cudarc's streams; choose a CUDA version by a feature of your own dependency on cudarc |
 //! | `sim` | `wakeline::sim`: the simulated device |
 //! | `wordwait` | `wakeline::wordwait`: parking on a completion line in hardware |
 //!

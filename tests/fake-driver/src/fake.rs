@@ -5,7 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use serde::de::DeserializeOwned;
@@ -22,8 +22,10 @@ type Control = unsafe extern "C" fn(*const u8, usize, Sink, *mut c_void) -> c_in
 ///
 /// Dropping it lets go of the calls that its rules block, and removes its file; the library stays loaded.
 pub struct Fake {
-    copied: Copied,
+    path: PathBuf,
     control: Control,
+    /// Its file, where it is the handle's own.
+    copied: Option<Copied>,
 }
 
 impl Fake {
@@ -33,19 +35,31 @@ impl Fake {
     /// The built library is neither beside the running program nor in the folder above, or it cannot be copied or loaded.
     pub fn new() -> Result<Self, FakeError> {
         let copied = Copied::new()?;
-        let failed = |source| FakeError::Load { path: copied.path().to_owned(), source };
+        let mut fake = Self::at(copied.path())?;
+        fake.copied = Some(copied);
+        Ok(fake)
+    }
+
+    /// A handle to the copy at `path`, which is loaded if it is not yet: for programs that find the driver by its name, in a folder that they
+    /// are told to look in. Of one file there is one instance in a process, however it was found; the file is left alone.
+    ///
+    /// # Errors
+    /// It cannot be loaded, or is another library.
+    pub fn at(path: impl Into<PathBuf>) -> Result<Self, FakeError> {
+        let path = path.into();
+        let failed = |source| FakeError::Load { path: path.clone(), source };
         // SAFETY: the library is built from this package; what it does when it is loaded is what std does for any.
-        let library = unsafe { Library::open(Some(copied.path()), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
+        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
         // SAFETY: the symbol is a function of that type: `driver/control.rs` of this package.
         let control = *unsafe { library.get::<Control>(b"wakeline_fake_control\0") }.map_err(failed)?;
         // Threads of the library run in it until the process ends, so it is never unloaded.
         let _ = library.into_raw();
-        Ok(Self { copied, control })
+        Ok(Self { path, control, copied: None })
     }
 
     /// The file that the loader under test is to open: the copy this handle has loaded.
     pub fn path(&self) -> &Path {
-        self.copied.path()
+        &self.path
     }
 
     /// How it behaves now.
@@ -158,7 +172,10 @@ impl Drop for Fake {
 
 impl fmt::Debug for Fake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fake").field("path", &self.path()).finish_non_exhaustive()
+        f.debug_struct("Fake")
+            .field("path", &self.path)
+            .field("own", &self.copied.is_some())
+            .finish_non_exhaustive()
     }
 }
 

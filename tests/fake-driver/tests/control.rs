@@ -148,6 +148,17 @@ fn a_full_stream_blocks_its_caller() {
 }
 
 #[test]
+fn a_handle_by_path_is_one_more_of_that_instance() {
+    let fake = Fake::new().unwrap();
+    let _driver = Driver::ready(&fake);
+    let same = Fake::at(fake.path()).unwrap();
+    assert_eq!(same.calls("cuInit"), 1);
+    drop(same);
+    assert!(fake.path().exists(), "the file is not the second handle's");
+    assert!(Fake::at("no/such/libcuda.so.1").unwrap_err().to_string().starts_with("no/such/libcuda.so.1: "));
+}
+
+#[test]
 fn a_reset_fake_is_as_new() {
     let fake = Fake::new().unwrap();
     let driver = Driver::ready(&fake);

@@ -1,11 +1,11 @@
-//! Runs many seeds of the simulated program of waits; `cargo xtask soak` calls it. With `--hosts`, crowds of waits on a watcher in real
-//! time instead.
+//! Runs many seeds of the simulated program of waits; `cargo xtask soak` calls it. With `--hosts`, crowds of waits in real time on
+//! every host instead.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use wakeline_tests::crowds;
+use wakeline_tests::crowds::{self, Host, Run};
 use wakeline_tests::waits::{self, Summary};
 
 /// Run simulated programs of waits and judge every wait against what really happened.
@@ -21,35 +21,61 @@ struct Args {
     /// Stop after this many seconds, whatever the number of seeds.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Wait on a watcher in real time instead: with 1 and 4 shards in turn, by `--seed` and those after it.
+    /// Wait on every host in real time instead: as many waits on each, by `--seed` and those after it.
     #[arg(long)]
     hosts: bool,
-    /// How many waits with `--hosts`.
+    /// How many waits with `--hosts`, on all hosts together.
     #[arg(long, default_value_t = 10_000_000)]
     waits: u64,
 }
 
-/// The waits on a watcher, in runs of at most a million: a hang is found within its run.
+/// The waits on each host that can be had, in runs of at most a million: a hang is found within its run.
 fn hosts(args: &Args) -> ExitCode {
     let start = Instant::now();
-    let mut all = crowds::Summary::default();
     let within = Duration::from_secs(args.seconds.unwrap_or(3_600));
+    let mut hosts = Vec::from(Host::ALL);
+    hosts.retain(|host| host.lacks().inspect(|lack| println!("skipped: {lack} ({host})")).is_none());
+    let mut all = crowds::Summary::default();
     let mut seed = args.seed;
-    while all.waits < args.waits && start.elapsed() < within {
-        let shards = if seed.is_multiple_of(2) { 1 } else { 4 };
-        let waits = (args.waits - all.waits).min(1_000_000);
-        let within = within.saturating_sub(start.elapsed());
-        match crowds::run(crowds::Run { seed, waits, within, shards }) {
-            Ok(one) => all += one,
+    for (place, &host) in hosts.iter().enumerate() {
+        let left = u32::try_from(hosts.len() - place).unwrap_or(u32::MAX);
+        // What is left of both, shared among those that are left.
+        let waits = (args.waits - all.waits).div_ceil(left.into());
+        let within = within.saturating_sub(start.elapsed()) / left;
+        match one_host(host, &mut seed, waits, within) {
+            Ok(its) => all += its,
             Err(broken) => {
-                println!("seed {seed}, {shards} shard(s): {broken}");
+                println!("{broken}");
                 return ExitCode::FAILURE;
             }
         }
-        seed = seed.wrapping_add(1);
     }
-    println!("{all:?}: none lost; {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{} hosts, {} skipped: {all:?}: none lost; {:.1} s",
+        hosts.len(),
+        Host::ALL.len() - hosts.len(),
+        start.elapsed().as_secs_f64()
+    );
     ExitCode::SUCCESS
+}
+
+/// The waits on one host; takes a seed a run.
+fn one_host(host: Host, seed: &mut u64, waits: u64, within: Duration) -> Result<crowds::Summary, String> {
+    let start = Instant::now();
+    let mut all = crowds::Summary::default();
+    while all.waits < waits && start.elapsed() < within {
+        let run = Run {
+            seed: *seed,
+            waits: (waits - all.waits).min(1_000_000),
+            within: within.saturating_sub(start.elapsed()),
+            host,
+        };
+        all += crowds::run(run).map_err(|broken| format!("{host}, seed {seed}: {broken}"))?;
+        *seed = seed.wrapping_add(1);
+    }
+    let a_second = u128::from(all.waits) * 1_000 / start.elapsed().as_millis().max(1);
+    println!("{host:<19}: {} waits, {a_second} a second, the latest by {}", all.waits, all.latest);
+    Ok(all)
 }
 
 fn main() -> ExitCode {

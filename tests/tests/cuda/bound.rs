@@ -1,11 +1,12 @@
 //! Contexts of threads, streams of others, captures by others.
 
+use core::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use wakeline_core::{CompletionPort, ErrorCode, Status as Answer};
 use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal};
-use wakeline_fake_driver::thread_id;
+use wakeline_fake_driver::{Act, Rule, Status, thread_id};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
@@ -20,8 +21,10 @@ driver_tests![
         a_stream_that_is_captured_has_no_points,
         case_36_a_wait_during_a_capture_neither_asks_nor_fails,
         case_36_a_capture_elsewhere_is_not_disturbed,
+        case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed,
         case_7_each_replay_has_a_point_of_its_own;
-    Fake: case_55_a_watchers_helper_binds_the_context;
+    Fake: case_55_a_watchers_helper_binds_the_context,
+        what_another_capture_forbids_is_pending_and_no_failure;
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -154,6 +157,51 @@ fn case_36_a_capture_elsewhere_is_not_disturbed(rig: &Rig) {
     wait(PLANS[3], &mut captured_stream.port().unwrap()).unwrap();
 }
 
+/// In this mode what any thread of the process does may invalidate the capture.
+fn case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed(rig: &Rig) {
+    type Begin = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+    type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
+    type Destroy = unsafe extern "C" fn(*mut c_void) -> c_int;
+    const GLOBAL: c_int = 0;
+
+    // SAFETY: the driver's library, which is loaded already.
+    let library = unsafe { libloading::Library::new(rig.cuda().library()) }.unwrap();
+    // SAFETY: these names have had these interfaces since CUDA 10.1.
+    let begin = unsafe { library.get::<Begin>("cuStreamBeginCapture_v2") }.unwrap();
+    // SAFETY: as above.
+    let end = unsafe { library.get::<End>("cuStreamEndCapture") }.unwrap();
+    // SAFETY: as above.
+    let destroy = unsafe { library.get::<Destroy>("cuGraphDestroy") }.unwrap();
+
+    let (captured, other) = (rig.stream(), rig.busy(ms(10)));
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("other");
+    let bound = rig.context().bind().unwrap();
+    // SAFETY: the context is bound, the stream alive and nobody else's.
+    assert_eq!(unsafe { begin(captured.raw().as_ptr(), GLOBAL) }, 0);
+    drop(bound);
+    for text in PLANS {
+        rig_waits(&watcher, &point, text, &other);
+        wait(text, &mut other.port().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| wait(text, &mut other.port().unwrap()).unwrap()).join().unwrap();
+        });
+    }
+    // A stream, a page's word, a kernel of another stream and their ends.
+    let made = rig.busy(ms(1));
+    wait(PLANS[5], &mut made.port().unwrap()).unwrap();
+    drop(made);
+    rig.context().health().unwrap();
+    let bound = rig.context().bind().unwrap();
+    let mut graph = core::ptr::null_mut();
+    // SAFETY: the context is bound, and this the thread that began the capture.
+    let status = unsafe { end(captured.raw().as_ptr(), &raw mut graph) };
+    assert_eq!((status, graph.is_null()), (0, false), "the capture was invalidated");
+    // SAFETY: it was made just now.
+    assert_eq!(unsafe { destroy(graph) }, 0);
+    drop(bound);
+}
+
 fn rig_waits(watcher: &Watcher, point: &Point, text: &str, stream: &CuStream) {
     block_on(watcher.wait(stream.port().unwrap(), &plan(text), point)).unwrap();
 }
@@ -193,4 +241,21 @@ fn case_55_a_watchers_helper_binds_the_context(rig: &Rig) {
         .collect();
     assert!(queries.iter().any(|call| call.thread != thread_id()), "no helper asked");
     assert!(queries.iter().all(|call| call.context == Some(own)), "{queries:?}");
+}
+
+/// A default stream must not be asked while a stream that waits for it is captured.
+fn what_another_capture_forbids_is_pending_and_no_failure(rig: &Rig) {
+    let fake = rig.stand_in();
+    let stream = rig.busy(ms(5));
+    let mut port = stream.armed_port().unwrap();
+    for call in ["cuStreamIsCapturing", "cuStreamQuery", "cuEventQuery"] {
+        // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+        fake.rule(Rule::new(call, Act::Fail(Status(906))));
+    }
+    assert_eq!(port.query().unwrap(), Answer::Pending);
+    assert_eq!(stream.port().unwrap_err().code(), ErrorCode::StreamCapturing);
+    assert_eq!(fake.calls("cuStreamQuery"), 0, "not even asked");
+    fake.clear_rules();
+    wait(PLANS[3], &mut port).unwrap();
+    rig.context().health().unwrap();
 }

@@ -19,12 +19,15 @@ driver_tests![
         dropping_ports_and_streams_under_work_returns_at_once,
         a_word_passes_on_when_its_stores_have_landed,
         a_kept_owner_goes_after_the_last_port,
+        a_kept_context_goes_after_the_last_page,
+        a_weak_handle_finds_a_context_while_it_is_there_and_open,
         closing_waits_for_stores_and_then_frees,
         closing_what_is_in_use_says_what_by_when,
         threads_make_use_and_drop_everything_at_once;
     Fake: case_30_no_failure_in_a_drop_panics_and_each_is_counted,
         slots_run_out_with_an_error;
-    FakeLeaving: case_25_what_comes_after_the_driver_is_gone_is_silent,
+    FakeLeaving: a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into,
+        case_25_what_comes_after_the_driver_is_gone_is_silent,
         a_slot_whose_store_may_have_been_enqueued_is_never_given_again;
 ];
 
@@ -101,13 +104,16 @@ fn a_word_passes_on_when_its_stores_have_landed(rig: &Rig) {
     assert!(port.descriptor().unwrap().seq().get() > 1, "it goes on where the last one ended");
 }
 
-fn a_kept_owner_goes_after_the_last_port(rig: &Rig) {
-    struct Owner(Arc<AtomicUsize>, #[expect(dead_code, reason = "kept")] CuStream);
-    impl Drop for Owner {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+/// Keeps something alive, and counts when it goes.
+struct Owner<T>(Arc<AtomicUsize>, T);
+
+impl<T> Drop for Owner<T> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+fn a_kept_owner_goes_after_the_last_port(rig: &Rig) {
     let gone = Arc::new(AtomicUsize::new(0));
     let theirs = rig.busy(ms(5));
     let raw = theirs.raw().as_ptr();
@@ -120,6 +126,59 @@ fn a_kept_owner_goes_after_the_last_port(rig: &Rig) {
     wait(PLANS[3], &mut port).unwrap();
     drop(port);
     assert_eq!(gone.load(Ordering::SeqCst), 1);
+}
+
+/// `theirs`, as a context that somebody else made and keeps until `gone` is one more.
+fn handed_in(rig: &Rig, theirs: CudaContext, gone: &Arc<AtomicUsize>) -> CudaContext {
+    let raw = theirs.raw().as_ptr();
+    let owner = Owner(Arc::clone(gone), theirs);
+    // SAFETY: the owner keeps the context.
+    unsafe { CudaContext::from_raw_kept(rig.cuda(), raw, owner, &ContextConfig::default()) }.unwrap()
+}
+
+fn a_kept_context_goes_after_the_last_page(rig: &Rig) {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let (theirs, kernels) = own(rig);
+    drop(kernels);
+    let freed = || rig.cuda().census().counts().pages_freed;
+    let before = freed();
+    let context = handed_in(rig, theirs, &gone);
+    let mut port = context.stream().unwrap().armed_port().unwrap();
+    drop(context);
+    wait(PLANS[3], &mut port).unwrap();
+    assert_eq!((gone.load(Ordering::SeqCst), freed()), (0, before));
+    drop(port);
+    assert_eq!(gone.load(Ordering::SeqCst), 1);
+    assert_eq!(freed(), before + 2, "the page of either handle");
+}
+
+fn a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into(rig: &Rig) {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let (theirs, kernels) = own(rig);
+    drop(kernels);
+    let context = handed_in(rig, theirs, &gone);
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(999))).times(1));
+    context.stream().unwrap().armed_port().unwrap_err();
+    drop(context);
+    assert_eq!(gone.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.cuda().census().counts().contexts_leaked, 1);
+}
+
+fn a_weak_handle_finds_a_context_while_it_is_there_and_open(rig: &Rig) {
+    let (context, kernels) = own(rig);
+    drop(kernels);
+    let weak = context.downgrade();
+    assert_eq!(weak.raw(), context.raw());
+    let stream = context.stream().unwrap();
+    assert_eq!(weak.upgrade().unwrap().raw(), context.raw());
+    assert_eq!(context.close(Duration::ZERO).unwrap_err().code(), ErrorCode::ContextInUse);
+    assert!(weak.upgrade().is_none(), "it is closed");
+    drop(stream);
+    let (context, kernels) = own(rig);
+    drop(kernels);
+    let weak = context.downgrade();
+    drop(context);
+    assert!(weak.clone().upgrade().is_none(), "it is gone");
 }
 
 fn closing_waits_for_stores_and_then_frees(rig: &Rig) {
@@ -231,16 +290,11 @@ fn a_slot_whose_store_may_have_been_enqueued_is_never_given_again(rig: &Rig) {
     assert!(error.to_string().contains("cuStreamWriteValue64"), "{error}");
     // The next point's number is another one: the store that failed cannot end it.
     let mut next = stream.armed_port().unwrap();
-    assert_eq!(next.descriptor().unwrap().seq().get(), 2 + first_of(rig));
+    assert_eq!(next.descriptor().unwrap().seq().get(), 3, "1 is the start-up probe's, 2 the one that failed");
     wait(PLANS[5], &mut next).unwrap();
     drop((port, next, stream));
     assert_eq!(rig.context().slots().lost, 1);
     assert_eq!(rig.cuda().census().counts().slots_leaked, 1);
-}
-
-/// What the words of a fresh context read beside those that the probe has used.
-fn first_of(_: &Rig) -> u64 {
-    1
 }
 
 fn slots_run_out_with_an_error(rig: &Rig) {

@@ -8,6 +8,7 @@
 //! | `lives.rs` | who keeps what alive, drops at any moment, closing |
 //! | `bound.rs` | contexts of threads, foreign streams, captures by others |
 //! | `paths.rs` | stores that do not land, and what is done instead |
+//! | `times.rs` | points that know when they ended |
 //! | `orders.rs` | what was written before a point is seen after its wait |
 //! | `ends.rs` | processes that end with waits in flight, and a fork's child |
 //! | `matrix.rs` | every call that is made, as each of its failures |
@@ -24,6 +25,7 @@ mod matrix;
 mod orders;
 mod paths;
 mod points;
+mod times;
 mod waiting;
 
 fn main() {
@@ -37,6 +39,7 @@ fn main() {
         ("lives", lives::TESTS),
         ("bound", bound::TESTS),
         ("paths", paths::TESTS),
+        ("times", times::TESTS),
         ("orders", orders::TESTS),
         ("ends", ends::TESTS),
         ("matrix", matrix::TESTS),

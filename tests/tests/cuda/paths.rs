@@ -127,9 +127,9 @@ fn a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting
 
 /// A wait that was to block span.
 fn case_42_a_blocking_wait_takes_no_processor(rig: &Rig) {
+    let (cpu, wall) = (wakeline_std::usage::thread_cpu_time().unwrap(), Wall::now());
     let stream = rig.busy(ms(1_000));
     let mut port = stream.port().unwrap();
-    let (cpu, wall) = (wakeline_std::usage::thread_cpu_time().unwrap(), Wall::now());
     wait("block", &mut port).unwrap();
     let cpu = wakeline_std::usage::thread_cpu_time().unwrap() - cpu;
     let wall = u64::try_from(wall.elapsed().as_nanos()).unwrap();

@@ -6,7 +6,7 @@ use wakeline_core::{Arming, CompletionPort, Nanos, Outcome, Seq, Status, Wait};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
 
-use crate::waiting::{PLANS, lands, ms, plan, wait, wait_for};
+use crate::waiting::{PLANS, lands, ms, not_before, plan, wait, wait_for};
 
 driver_tests![
     Both: a_word_is_stored_behind_its_work_and_not_before,
@@ -24,12 +24,13 @@ driver_tests![
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn a_word_is_stored_behind_its_work_and_not_before(rig: &Rig) {
+    let launched = Wall::now();
     let stream = rig.busy(ms(30));
     let mut port = stream.port().unwrap();
     assert!(port.descriptor().is_none());
     assert_eq!(port.arm().unwrap(), Arming::Armed);
-    assert!(!port.descriptor().unwrap().reached());
-    assert_eq!(port.query().unwrap(), Status::Pending);
+    not_before(launched, ms(30), port.descriptor().unwrap().reached());
+    not_before(launched, ms(30), port.query().unwrap() == Status::Done);
     assert!(lands(&port, LIMIT));
     // The status may lag behind the word, but not for long.
     let start = Wall::now();
@@ -55,7 +56,7 @@ fn work_queued_behind_a_point_does_not_delay_it(rig: &Rig) {
         rig.kernels().occupy(&stream, ms(1_000)).unwrap();
         let start = Wall::now();
         let report = wait(text, &mut port).unwrap();
-        assert!(start.elapsed() < Duration::from_millis(500), "{text}: {:?}, {report:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(800), "{text}: {:?}, {report:?}", start.elapsed());
         let mut behind = stream.port().unwrap();
         assert_eq!(behind.query().unwrap(), Status::Pending, "{text}");
     }
@@ -64,11 +65,12 @@ fn work_queued_behind_a_point_does_not_delay_it(rig: &Rig) {
 fn a_point_of_an_earlier_moment_is_done_before_a_later_one(rig: &Rig) {
     let stream = rig.busy(ms(3));
     let mut first = stream.armed_port().unwrap();
+    let launched = Wall::now();
     rig.kernels().occupy(&stream, ms(200)).unwrap();
     let mut second = stream.armed_port().unwrap();
     wait(PLANS[3], &mut first).unwrap();
-    assert!(!second.descriptor().unwrap().reached());
-    assert_eq!(second.query().unwrap(), Status::Pending);
+    not_before(launched, ms(200), second.descriptor().unwrap().reached());
+    not_before(launched, ms(200), second.query().unwrap() == Status::Done);
     wait(PLANS[3], &mut second).unwrap();
     assert!(first.descriptor().unwrap().reached(), "overtaken counts as reached");
 }
@@ -114,6 +116,7 @@ fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
     let start = word.reads();
     let numbers: Vec<Seq> =
         core::iter::successors(Some(start.next()), |seq| Some(seq.next())).take(3).collect();
+    let launched = Wall::now();
     for seq in &numbers {
         rig.kernels().store_word(&stream, &word, seq.get(), ms(20)).unwrap();
     }
@@ -123,9 +126,7 @@ fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
         let report = wait_for(Wait::new(&plan).kernel_point(), &mut port).unwrap();
         assert_eq!(report.outcome(), Some(Outcome::Trusted));
         assert!(word.reads().reached(*seq));
-        if *seq == numbers[0] {
-            assert!(!word.reads().reached(numbers[2]), "it waited for the last kernel");
-        }
+        not_before(launched, ms(60), word.reads().reached(numbers[2]));
     }
     wait("poll", &mut stream.port().unwrap()).unwrap();
     assert_eq!(word.reads(), numbers[2]);
@@ -136,13 +137,13 @@ fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
 fn a_deadline_ends_every_plan_and_the_work_goes_on(rig: &Rig) {
     use wakeline_core::{Clock, ErrorCode};
     for text in PLANS {
-        let stream = rig.busy(ms(150));
+        let stream = rig.busy(ms(400));
         let mut port = stream.armed_port().unwrap();
         let deadline = wakeline_std::StdClock::new().now() + ms(10);
         let start = Wall::now();
         let error = wait_for(Wait::new(&plan(text)).deadline(Some(deadline)), &mut port).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Timeout, "{text}: {error}");
-        assert!(start.elapsed() < Duration::from_millis(100), "{text}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(350), "{text}: {:?}", start.elapsed());
         wait(text, &mut port).unwrap();
     }
 }
@@ -166,13 +167,13 @@ fn many_streams_have_words_of_their_own(rig: &Rig) {
 /// Each poll copied four bytes from the device.
 fn case_53_a_wait_by_the_word_makes_no_call_but_backstops(rig: &Rig) {
     let fake = rig.stand_in();
-    let stream = rig.busy(ms(40));
+    let stream = rig.busy(ms(150));
     let mut port = stream.armed_port().unwrap();
     fake.clear_log();
     let report = wait("flag:park_us=100,backstop_us=20000+trust", &mut port).unwrap();
     assert!(report.elapsed > Nanos::from_millis(20));
     let queries = fake.calls("cuStreamQuery");
-    assert!(queries <= report.queries && queries <= 4, "{queries}, {report:?}");
+    assert!(queries <= report.queries && queries <= 10, "{queries}, {report:?}");
     let other: Vec<_> = fake
         .log()
         .into_iter()

@@ -31,7 +31,7 @@ pub(crate) fn wait(text: &str, port: &mut CudaPort) -> Result<Report, Error> {
 }
 
 /// Waits on this thread as the machine says.
-pub(crate) fn wait_for(wait: Wait, port: &mut CudaPort) -> Result<Report, Error> {
+pub(crate) fn wait_for<P: CompletionPort>(wait: Wait, port: &mut P) -> Result<Report, Error> {
     let clock = StdClock::new();
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());
@@ -49,4 +49,10 @@ pub(crate) fn lands(port: &CudaPort, within: Duration) -> bool {
         std::thread::yield_now();
     }
     true
+}
+
+/// That what takes `length` from `launched` on is not said to be done before. On a busy machine it may be done by the time that it is asked.
+pub(crate) fn not_before(launched: Wall, length: Nanos, done: bool) {
+    let elapsed = launched.elapsed();
+    assert!(!done || elapsed.as_nanos() >= length.as_nanos().into(), "after {elapsed:?}, of {length}");
 }

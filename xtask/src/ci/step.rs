@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::cmd::Cmd;
-use crate::{deps, instructions, loom, soak, targets, tidy};
+use crate::{deps, instructions, interop, loom, soak, targets, tidy};
 
 /// One gate.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(crate) enum Group {
     Lints,
     Tests,
     Docs,
+    Interop,
     Loom,
     Targets,
     Soak,
@@ -33,16 +34,16 @@ pub(crate) enum Group {
 
 impl Group {
     pub(crate) const ALL: &[Self] =
-        &[Self::Lints, Self::Tests, Self::Docs, Self::Loom, Self::Targets, Self::Soak];
+        &[Self::Lints, Self::Tests, Self::Docs, Self::Interop, Self::Loom, Self::Targets, Self::Soak];
 
     /// What its gates may take together on two cores, nothing built before. 25 minutes over all groups.
     pub(crate) const fn budget(self) -> Duration {
         Duration::from_secs(
             60 * match self {
-                Self::Lints => 2,
+                Self::Lints | Self::Docs | Self::Interop => 2,
                 Self::Tests => 8,
-                Self::Docs | Self::Loom | Self::Soak => 3,
-                Self::Targets => 6,
+                Self::Loom | Self::Soak => 3,
+                Self::Targets => 5,
             },
         )
     }
@@ -54,6 +55,7 @@ impl fmt::Display for Group {
             Self::Lints => "lints",
             Self::Tests => "tests",
             Self::Docs => "docs",
+            Self::Interop => "interop",
             Self::Loom => "loom",
             Self::Targets => "targets",
             Self::Soak => "soak",
@@ -72,6 +74,12 @@ pub(crate) const STEPS: &[Step] = &[
     step("clippy", "no warnings, nothing newer than the minimum Rust version", Group::Lints, clippy),
     Step { is_tests: true, ..step("tests", "the tests pass, those in the docs too", Group::Tests, tests) },
     step("docs", "the docs build without a warning", Group::Docs, docs),
+    step(
+        "interop",
+        "the packages with other libraries build, and run without a GPU",
+        Group::Interop,
+        interop::run,
+    ),
     step("loom", "what threads share is right in every interleaving", Group::Loom, loom::run),
     step("targets", "the core builds without an operating system", Group::Targets, targets::run),
     step("soak", "seeded simulated runs lose no wait", Group::Soak, soak),
@@ -87,6 +95,8 @@ fn fmt() -> Result<()> {
 }
 
 /// The minimum Rust version is checked by clippy's `incompatible_msrv`, one of the workspace's lints.
+///
+/// All features include `cudarc`, whose build needs a CUDA version: it is in `.cargo/config.toml`, for builds in this folder alone.
 fn clippy() -> Result<()> {
     Cmd::cargo().words("clippy --workspace --all-targets --all-features --locked -- -D warnings").run()?;
     // What the feature `tracing` leaves out, which the workspace's tests turn on.

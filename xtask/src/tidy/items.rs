@@ -116,7 +116,15 @@ impl Item {
     pub(crate) fn is_test_fn(&self) -> bool {
         let path = |attribute: &str| attribute.split(['(', '=']).next().unwrap_or("").trim().to_owned();
         let is_test = |path: &str| matches!(path.rsplit("::").next(), Some("test" | "rstest" | "test_case"));
-        self.has_block && self.attributes().iter().any(|attribute| is_test(&path(attribute)))
+        let attributes = self.attributes();
+        self.has_block
+            && (attributes.iter().any(|attribute| is_test(&path(attribute))) || self.is_driver_test())
+    }
+
+    /// Whether it is one of the tests that `driver_tests!` lists: the compiler warns of one that it does not list.
+    fn is_driver_test(&self) -> bool {
+        let head = self.bare_head();
+        head.starts_with("fn ") && head.ends_with("(rig: &Rig)")
     }
 
     /// The function's name, if it is one.
@@ -167,6 +175,12 @@ mod tests {
         assert!(!all[3].is_test_only());
         assert!(all[4].is_test_only());
         assert_eq!(all[4].outer_module(), Some("loom_tests"));
+    }
+
+    #[test]
+    fn tests_on_a_driver_are_known_by_what_they_take() {
+        let all = items(&lex("fn one(rig: &Rig) { x }\nfn two(rig: &Rig) -> u8 { 1 }\nfn three() {}\n"));
+        assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, false, false]);
     }
 
     #[test]

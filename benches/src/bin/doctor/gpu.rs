@@ -59,8 +59,6 @@ pub(crate) struct Gpu {
     pub(crate) nvidia_driver: Option<String>,
     pub(crate) devices: Vec<String>,
     pub(crate) device_nodes: Vec<String>,
-    /// Whether streams can store words: nothing here asks a driver.
-    pub(crate) stream_memory_operations: Option<bool>,
 }
 
 /// A library that was looked for.
@@ -86,7 +84,6 @@ impl Gpu {
                 .and_then(|text| parse::driver_version(&text).map(str::to_owned)),
             devices: nvidia_devices().into_iter().chain(kfd_devices()).collect(),
             device_nodes: device_nodes(),
-            stream_memory_operations: None,
         }
     }
 

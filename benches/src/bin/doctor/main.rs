@@ -1,7 +1,8 @@
 //! What this machine can do for a wait: `cargo xtask doctor [--json] [--quick]`.
 //!
 //! It tells what is there, what stands in for what is not, how exact timers are, and what to do next. It changes
-//! nothing: settings of threads are set back, and no driver is loaded or called.
+//! nothing: settings of threads are set back. NVIDIA's driver is loaded where there is one, and the store of a word tried out on each device
+//! (not with `--quick`).
 //!
 //! | file | what |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! | `timers.rs` | how late sleeps end, and the margin that follows |
 //! | `ring.rs` | `io_uring` |
 //! | `gpu.rs` | libraries and devices, found by their files alone |
+//! | `cuda.rs` | what NVIDIA's driver says, and whether a store lands |
 //! | `parse.rs` | reading what systems and tools print |
 //! | `next.rs` | what to do next |
 //! | `text.rs` | the report for people |
@@ -20,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cuda;
 mod gpu;
 mod machine;
 mod next;
@@ -38,7 +41,7 @@ use report::Report;
 const USAGE: &str = "\
 usage: doctor [--json] [--quick]
   --json   one JSON object; a value that the system does not tell is null
-  --quick  fewer samples: at most 2 s in place of 10";
+  --quick  fewer samples, and no store tried on a GPU: at most 2 s in place of 10";
 
 /// What it was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,6 +4,7 @@ use serde::Serialize;
 use wakeline::{Error, ErrorCode, ExecutorKind, HostCaps, Settings, Strictness, resolve};
 use wakeline_uring::Probe;
 
+use crate::cuda::Driver;
 use crate::gpu::Gpu;
 use crate::machine::Machine;
 use crate::next;
@@ -24,6 +25,7 @@ pub(crate) struct Report {
     pub(crate) io_uring: Ring,
     pub(crate) executors: Vec<Executor>,
     pub(crate) gpu: Gpu,
+    pub(crate) cuda: Driver,
     pub(crate) settings: Environment,
     /// What to do next, the most useful first.
     pub(crate) next: Vec<String>,
@@ -86,6 +88,7 @@ impl Report {
             io_uring,
             executors: executors(caps)?,
             gpu: Gpu::find(),
+            cuda: Driver::ask(!quick),
             settings: environment(Settings::from_env()),
             next: Vec::new(),
         };

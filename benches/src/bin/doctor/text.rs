@@ -114,6 +114,7 @@ pub(crate) fn page(report: &Report) -> String {
     }
     page.line("", "(by what the kernel and the processor allow)");
     gpu(&mut page, report);
+    cuda(&mut page, report);
     settings(&mut page, report);
     page.section("What to do next");
     if report.next.is_empty() {
@@ -280,7 +281,39 @@ fn gpu(page: &mut Page, report: &Report) {
     if gpu.devices.is_empty() && gpu.device_nodes.is_empty() {
         page.instead("the simulated device");
     }
-    page.line("stream memory ops", "unknown until the CUDA backend is here");
+}
+
+fn cuda(page: &mut Page, report: &Report) {
+    let driver = &report.cuda;
+    page.section("CUDA (the driver is asked)");
+    match (&driver.version, &driver.error) {
+        (Some(version), _) => page.line("driver", &format!("speaks CUDA {version}")),
+        (None, Some(error)) => page.line("driver", &error.text),
+        (None, None) => page.line("driver", "unknown"),
+    }
+    if !driver.lacks.is_empty() {
+        page.line("it lacks", &driver.lacks.join(", "));
+    }
+    for (number, gpu) in driver.devices.iter().enumerate() {
+        let name = or_unknown(gpu.name.as_ref());
+        let capability =
+            gpu.compute_capability.as_ref().map_or(String::new(), |text| format!(", capability {text}"));
+        let memory = gpu.memory_bytes.map_or(String::new(), |bytes| format!(", {} GiB", bytes >> 30));
+        page.line(&format!("device {number}"), &format!("{name}{capability}{memory}"));
+        let says = match gpu.stores_words {
+            Some(true) => "it says that its streams store words",
+            Some(false) => "it says that its streams store no words",
+            None => "unknown whether its streams store words",
+        };
+        let tried = match &gpu.completion {
+            Some(path) => format!("tried out: completion by {path}"),
+            None => "not tried out".to_owned(),
+        };
+        page.line("  words", &format!("{says}; {tried}"));
+        for warning in &gpu.warnings {
+            page.line("  warning", &format!("{}: {}", warning.code, warning.text));
+        }
+    }
 }
 
 fn settings(page: &mut Page, report: &Report) {

@@ -61,6 +61,8 @@ pub(crate) struct Loaded {
     pub(crate) version: DriverVersion,
     pub(crate) devices: u32,
     pub(crate) library: String,
+    #[cfg(feature = "cudarc")]
+    pub(crate) found: crate::cudarc::Found,
 }
 
 impl Cuda {
@@ -79,6 +81,12 @@ impl Cuda {
     /// The functions.
     pub(crate) fn symbols(&self) -> &Symbols {
         &self.loaded.symbols
+    }
+
+    /// The contexts that were found by their handles.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn found(&self) -> &crate::cudarc::Found {
+        &self.loaded.found
     }
 
     /// What this driver can do.

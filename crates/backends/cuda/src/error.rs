@@ -148,7 +148,16 @@ mod tests {
         let (symbols, caps) = found.unwrap();
         assert_eq!(caps, Caps::all() - Caps::STORE_WORDS);
         let (version, library) = (DriverVersion(9_020), "libcuda.so.1".to_owned());
-        let cuda = Cuda::new(Loaded { symbols, caps, census: Census::new(), version, devices: 1, library });
+        let cuda = Cuda::new(Loaded {
+            symbols,
+            caps,
+            census: Census::new(),
+            version,
+            devices: 1,
+            library,
+            #[cfg(feature = "cudarc")]
+            found: crate::cudarc::Found::default(),
+        });
         // SAFETY: nothing is called.
         let error = unsafe { cuda.store(RawStream::NULL, 0, 0) }.unwrap_err();
         assert_eq!((error.call, error.status, error.kind), ("cuStreamWriteValue64", 801, Kind::NotSupported));

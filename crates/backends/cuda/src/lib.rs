@@ -6,10 +6,12 @@
 //! | here | what for |
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
+//! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
 //! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
 //! | [`Module`], [`Function`], [`Graph`], [`DeviceBuffer`], [`HostBuffer`], [`kernels`] | launching work, for examples and tests |
+//! | [`Calls`], [`synchronize`], [`Readback`] | the driver's calls one by one, its own wait, copies that are checked: for benches |
 //! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
 //!
 //! [`Cuda`] is a [`LineDriver`]: lines, streams and points over it are those of
@@ -37,9 +39,12 @@
 
 #![allow(unsafe_code, reason = "a backend: it calls the driver's C interface")]
 
+mod calls;
 mod caps;
 mod clock;
 mod cuda;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 mod device;
 mod driver;
 mod error;
@@ -48,20 +53,27 @@ pub mod kernels;
 mod load;
 mod memory;
 mod module;
+mod readback;
 mod sys;
 mod timed;
 mod wait;
 
+pub use calls::{Calls, synchronize};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
 pub use cuda::{Cuda, DriverVersion};
+#[cfg(feature = "cudarc")]
+pub use cudarc::FromCudarc;
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
 pub use graph::Graph;
 pub use load::Loader;
 pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
+pub use readback::Readback;
 pub use timed::{STAMPS, TimedPort, TimedStream};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]
-pub use wakeline_mapped::{Bound, CompletionPath, ContextConfig, LineDriver, Ordinal, SlotUse};
+pub use wakeline_mapped::{
+    Answer, Bound, CompletionPath, Context, ContextConfig, LineDriver, Ordinal, SlotUse,
+};

@@ -112,6 +112,8 @@ impl Loader {
             version: version.unwrap_or(DriverVersion(0)),
             devices: devices.unsigned_abs(),
             library: library.name,
+            #[cfg(feature = "cudarc")]
+            found: crate::cudarc::Found::default(),
         }))
     }
 }

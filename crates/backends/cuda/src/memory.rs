@@ -196,18 +196,18 @@ impl HostBuffer {
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the memory is that long, has values since `new`, and is owned. What a device writes into it is done, or has not begun, by the
         // contract of whoever enqueued that.
-        unsafe { slice::from_raw_parts(self.start(), self.bytes) }
+        unsafe { slice::from_raw_parts(self.start().cast(), self.bytes) }
     }
 
     /// What is in it, to write.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `&mut` makes it the only one.
-        unsafe { slice::from_raw_parts_mut(self.start(), self.bytes) }
+        unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes) }
     }
 
-    fn start(&self) -> *mut u8 {
-        let start: *mut c_void = self.page.host.as_ptr();
-        start.cast()
+    /// Where the host sees it.
+    pub(crate) fn start(&self) -> *mut c_void {
+        self.page.host.as_ptr()
     }
 }
 

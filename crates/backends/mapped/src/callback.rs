@@ -36,6 +36,10 @@ pub(crate) unsafe fn enqueue<D: LineDriver>(
 }
 
 /// Runs on a thread of the driver's: no lock, no driver call, nothing that can panic or free a page.
+///
+/// # Safety
+///
+/// `data` is the box of [`enqueue`], and this the one call for it.
 unsafe extern "C" fn run(data: *mut c_void) {
     // SAFETY: it is the box of `enqueue`, and the driver calls once.
     let store = unsafe { Box::from_raw(data.cast::<Store>()) };

@@ -1,9 +1,10 @@
 //! Contexts: where lines live and streams come from.
 
+use core::any::Any;
 use core::ffi::c_void;
 use core::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use wakeline_core::{Declared, Error, ErrorCode};
@@ -86,6 +87,32 @@ impl<D: LineDriver> Context<D> {
         config.check()?;
         let raw = RawContext::from_ptr(raw);
         Self::set_up(Inner::new(driver.clone(), raw, Hold::Foreign, config), config)
+    }
+
+    /// As [`from_raw`](Self::from_raw), with a value that keeps the context alive: it is dropped after the last page is freed, and leaked with a
+    /// page that a store may still come into.
+    ///
+    /// # Errors
+    ///
+    /// As [`primary`](Self::primary).
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a live context of this driver, and stays so until `owner` is dropped.
+    pub unsafe fn from_raw_kept(
+        driver: &D,
+        raw: *mut c_void,
+        owner: impl Any + Send + Sync,
+        config: &ContextConfig,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let raw = RawContext::from_ptr(raw);
+        Self::set_up(Inner::kept(driver.clone(), raw, Box::new(owner), config), config)
+    }
+
+    /// A handle that finds the context as long as it is there, and does not keep it.
+    pub fn downgrade(&self) -> WeakContext<D> {
+        WeakContext { inner: Arc::downgrade(&self.inner), raw: self.inner.raw }
     }
 
     fn set_up(inner: Inner<D>, config: &ContextConfig) -> Result<Self, Error> {
@@ -226,5 +253,44 @@ impl<D: LineDriver> Context<D> {
             }
             std::thread::sleep(CLOSE_NAP);
         }
+    }
+}
+
+/// A handle of a [`Context`] that does not keep it. By [`Context::downgrade`].
+pub struct WeakContext<D: LineDriver> {
+    inner: Weak<Inner<D>>,
+    raw: RawContext,
+}
+
+impl<D: LineDriver> WeakContext<D> {
+    /// The context; `None` once its last handle is gone, or it is closed.
+    pub fn upgrade(&self) -> Option<Context<D>> {
+        let inner = self.inner.upgrade().filter(|inner| !inner.closed.load(Ordering::Relaxed))?;
+        Some(Context { inner })
+    }
+
+    /// Whether its last handle is gone. It never comes back then.
+    pub fn is_gone(&self) -> bool {
+        self.inner.strong_count() == 0
+    }
+
+    /// The driver's own handle. While [`upgrade`](Self::upgrade) finds the context no other has the same.
+    pub fn raw(&self) -> RawContext {
+        self.raw
+    }
+}
+
+impl<D: LineDriver> Clone for WeakContext<D> {
+    fn clone(&self) -> Self {
+        Self { inner: Weak::clone(&self.inner), raw: self.raw }
+    }
+}
+
+impl<D: LineDriver> fmt::Debug for WeakContext<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakContext")
+            .field("backend", &D::NAME)
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
     }
 }

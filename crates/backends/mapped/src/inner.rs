@@ -9,6 +9,7 @@
 //! No lock here covers a driver call. A drop makes driver calls that do not wait for the device; it never panics, and a failure
 //! in it is counted and told to nobody else.
 
+use std::any::Any;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,6 +33,8 @@ pub(crate) enum Hold {
     Created,
     /// Whoever handed it in keeps it.
     Foreign,
+    /// The value that was handed in with it keeps it.
+    Kept,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Inner<D: LineDriver> {
     pub(crate) driver: D,
     pub(crate) raw: RawContext,
     hold: Hold,
+    /// Keeps a context of somebody else's alive.
+    owner: Lock<Option<Box<dyn Any + Send + Sync>>>,
     pub(crate) slots_max: usize,
     /// Set once, when the context is whole.
     pub(crate) path: OnceLock<Declared<CompletionPath>>,
@@ -62,6 +67,7 @@ impl<D: LineDriver> Inner<D> {
             driver,
             raw,
             hold,
+            owner: Lock::default(),
             slots_max: usize::try_from(config.slots_max).unwrap_or(usize::MAX),
             path: OnceLock::new(),
             fault: OnceLock::new(),
@@ -72,6 +78,18 @@ impl<D: LineDriver> Inner<D> {
             health: OnceLock::new(),
             freed: AtomicBool::new(false),
         }
+    }
+
+    /// Takes over `raw`, which lives until `owner` is dropped: after the last page is freed.
+    pub(crate) fn kept(
+        driver: D,
+        raw: RawContext,
+        owner: Box<dyn Any + Send + Sync>,
+        config: &ContextConfig,
+    ) -> Self {
+        let inner = Self::new(driver, raw, Hold::Kept, config);
+        *inner.owner.lock() = Some(owner);
+        inner
     }
 
     /// Who stores the words.
@@ -233,7 +251,13 @@ impl<D: LineDriver> Inner<D> {
     ///
     /// The first call that failed; the rest was tried all the same.
     pub(crate) fn free(&self) -> Result<(), CallError> {
-        if self.freed.swap(true, Ordering::Relaxed) || self.forked() {
+        if self.freed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let owner = self.owner.lock().take();
+        if self.forked() {
+            // Its drop would call the driver too.
+            core::mem::forget(owner);
             return Ok(());
         }
         let mut first = Ok(());
@@ -274,18 +298,21 @@ impl<D: LineDriver> Inner<D> {
             }
         }
         if unsure.is_empty() {
+            // It may make driver calls, which see to their own failures.
+            drop(owner);
             let given_back = match self.hold {
                 // SAFETY: taken once, when this was made, and given back once.
                 Hold::Primary(device) => unsafe { self.driver.release(device) },
                 // SAFETY: made for this, and nothing in it is in use any more.
                 Hold::Created => unsafe { self.driver.destroy(self.raw) },
-                Hold::Foreign => Ok(()),
+                Hold::Foreign | Hold::Kept => Ok(()),
             };
             if given_back.is_err() {
                 count(&census.contexts_leaked);
             }
             note(given_back);
         } else if self.hold != Hold::Foreign {
+            core::mem::forget(owner);
             count(&census.contexts_leaked);
         }
         first

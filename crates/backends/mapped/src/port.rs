@@ -42,11 +42,21 @@ pub struct Port<D: LineDriver> {
     stream: Stream<D>,
     event: RawEvent,
     word: Option<Word<D>>,
+    answer: Option<Answer>,
     /// Whether a host function stores the word.
     by_callback: bool,
     /// Since when the work is known to be done, but the host function has not run.
     overdue: Option<std::time::Instant>,
     blocked: Duration,
+}
+
+/// Which of the two that are asked said done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// The stream: nothing at all is left in it.
+    Stream,
+    /// The point's own event: there is work behind the point, or the stream did not know yet.
+    Event,
 }
 
 impl<D: LineDriver> fmt::Debug for Port<D> {
@@ -86,7 +96,7 @@ impl<D: LineDriver> Port<D> {
             });
         }
         let (stream, blocked) = (stream.clone(), Duration::ZERO);
-        Ok(Self { stream, event, word: None, by_callback: false, overdue: None, blocked })
+        Ok(Self { stream, event, word: None, answer: None, by_callback: false, overdue: None, blocked })
     }
 
     /// Takes a word that somebody else stores.
@@ -103,21 +113,32 @@ impl<D: LineDriver> Port<D> {
         &self.stream.shared().context
     }
 
-    /// Asks once, for the work and for the host function that is behind it.
-    fn ask(&mut self) -> Result<Status, Error> {
-        let (status, has_ended) = self.ask_driver()?;
-        let awaits_callback = self.by_callback && self.word.as_ref().is_some_and(|word| !word.reached());
-        // A stream that has nothing left has nobody to run any more.
-        if status == Status::Pending || has_ended || !awaits_callback {
-            return Ok(status);
-        }
-        let since = self.overdue.get_or_insert_with(std::time::Instant::now);
-        let is_late = since.elapsed() >= Duration::from_millis(CALLBACK_LATE_MS_MAX);
-        Ok(if is_late { Status::Done } else { Status::Pending })
+    /// Who said that the point is done; `None` before anybody did.
+    pub const fn answer(&self) -> Option<Answer> {
+        self.answer
     }
 
-    /// Asks the stream, which knows first, then the point itself; says too whether the stream has nothing left.
-    fn ask_driver(&self) -> Result<(Status, bool), Error> {
+    /// Asks once, for the work and for the host function that is behind it, and keeps the answer.
+    fn status(&mut self) -> Result<Status, Error> {
+        let mut answer = self.ask()?;
+        // A stream that has nothing left has nobody to run any more.
+        if answer == Some(Answer::Event) && self.awaits_callback() {
+            let since = self.overdue.get_or_insert_with(std::time::Instant::now);
+            if since.elapsed() < Duration::from_millis(CALLBACK_LATE_MS_MAX) {
+                answer = None;
+            }
+        }
+        self.answer = answer;
+        Ok(if answer.is_some() { Status::Done } else { Status::Pending })
+    }
+
+    /// Whether a host function is to store the word and has not.
+    fn awaits_callback(&self) -> bool {
+        self.by_callback && self.word.as_ref().is_some_and(|word| !word.reached())
+    }
+
+    /// Asks once: the stream, which knows first, then the point itself. Who says done; `None` where nobody does.
+    fn ask(&self) -> Result<Option<Answer>, Error> {
         let shared = self.stream.shared();
         let context = self.inner();
         context.sound()?;
@@ -128,12 +149,12 @@ impl<D: LineDriver> Port<D> {
             let status =
                 answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)?;
             if status == Status::Done {
-                return Ok((status, true));
+                return Ok(Some(Answer::Stream));
             }
         }
         // SAFETY: the context is bound; the event is this port's until it is dropped.
         let status = answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)?;
-        Ok((status, false))
+        Ok((status == Status::Done).then_some(Answer::Event))
     }
 }
 
@@ -153,12 +174,12 @@ impl<D: LineDriver> CompletionPort for Port<D> {
     type Line = MappedLine<D>;
 
     fn query(&mut self) -> Result<Status, Error> {
-        self.ask()
+        self.status()
     }
 
     fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
         loop {
-            if self.ask()? == Status::Done {
+            if self.status()? == Status::Done {
                 return Ok(Status::Done);
             }
             let least = Duration::from_micros(BLOCK_NAP_US_MIN);

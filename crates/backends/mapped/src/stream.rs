@@ -140,6 +140,9 @@ impl<D: LineDriver> Stream<D> {
         unsafe { Self::foreign(context, raw, Some(Box::new(owner))) }
     }
 
+    /// # Safety
+    ///
+    /// `raw` is a live stream of this driver for as long as the value, its clones and its ports are, or until `owner` is dropped.
     unsafe fn foreign(
         context: &Context<D>,
         raw: *mut c_void,
@@ -205,10 +208,14 @@ impl<D: LineDriver> Stream<D> {
 }
 
 impl<D: LineDriver> Shared<D> {
-    /// Whether a capture of this stream is under way. The context is bound.
+    /// Whether a capture of this stream is under way, or one that forbids its use: a default stream must not be used while another
+    /// that waits for it is captured. The context is bound.
     pub(crate) fn capturing(&self) -> Result<bool, CallError> {
         // SAFETY: the stream is alive while this is, by its own hold or by the contract of `from_raw`.
-        unsafe { self.context.driver.capturing(self.raw) }
+        match unsafe { self.context.driver.capturing(self.raw) } {
+            Err(error) if error.kind == Kind::Capturing => Ok(true),
+            answer => answer,
+        }
     }
 
     /// That nothing can be awaited, for a capture is under way.
@@ -272,6 +279,8 @@ impl<D: LineDriver> Drop for Shared<D> {
     fn drop(&mut self) {
         let context = &self.context;
         if context.forked() {
+            // Its drop would call the driver too.
+            core::mem::forget(self.owner.take());
             return;
         }
         let submission = *self.submission.lock();

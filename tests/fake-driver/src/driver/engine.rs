@@ -97,7 +97,7 @@ impl State {
                 None
             }
             // Its length stands in memory until then; without that it ends at once.
-            Op::Kernel(Kernel::TimedStep { length, .. }) => {
+            Op::Kernel(Kernel::TimedStep { length, .. } | Kernel::TimedStore { length, .. }) => {
                 Some(from.saturating_add(self.pages.load(length).unwrap_or(0)))
             }
             _ => head.takes_ns.map(|ns| from.saturating_add(ns)),

@@ -25,6 +25,13 @@ pub(super) enum Kernel {
         length: u64,
         end: u64,
     },
+    /// `timed_store(u64 length, u64 end, u64 address, u64 value)`: the same, and stores the value after the clock.
+    TimedStore {
+        length: u64,
+        end: u64,
+        address: u64,
+        value: u64,
+    },
     /// `traps()`, `illegal_address()`, `assert_fails()`
     Fault(Status),
     Unknown,
@@ -38,12 +45,15 @@ impl Kernel {
             ("store_word", &[address, value, ns]) => Self::StoreWord { address, value, ns },
             ("stamp", &[address]) => Self::Stamp { address },
             ("timed_step", &[length, end]) => Self::TimedStep { length, end },
+            ("timed_store", &[length, end, address, value]) => {
+                Self::TimedStore { length, end, address, value }
+            }
             ("traps", []) => Self::Fault(Status::LAUNCH_FAILED),
             ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
             ("assert_fails", []) => Self::Fault(Status::ASSERT),
             (
-                "occupy" | "store_word" | "stamp" | "timed_step" | "traps" | "illegal_address"
-                | "assert_fails",
+                "occupy" | "store_word" | "stamp" | "timed_step" | "timed_store" | "traps"
+                | "illegal_address" | "assert_fails",
                 _,
             ) => return None,
             _ => Self::Unknown,
@@ -61,7 +71,7 @@ impl Kernel {
     pub(super) fn writes(self) -> Option<u64> {
         match self {
             Self::StoreWord { address, .. } | Self::Stamp { address } => Some(address),
-            Self::TimedStep { end, .. } => Some(end),
+            Self::TimedStep { end, .. } | Self::TimedStore { end, .. } => Some(end),
             _ => None,
         }
     }
@@ -72,12 +82,20 @@ impl State {
         match kernel {
             Kernel::StoreWord { address, value, .. } => self.kernel_stores(context, address, value),
             Kernel::Stamp { address } | Kernel::TimedStep { end: address, .. } => {
-                let offset = self.options.clock_offset_ns.unwrap_or_else(clock::offset_to_realtime);
-                self.kernel_stores(context, address, at.wrapping_add_signed(offset));
+                self.kernel_stamps(context, address, at);
+            }
+            Kernel::TimedStore { end, address, value, .. } => {
+                self.kernel_stamps(context, end, at);
+                self.kernel_stores(context, address, value);
             }
             Kernel::Fault(status) => self.fault(context, status),
             Kernel::Occupy { .. } | Kernel::Unknown => {}
         }
+    }
+
+    fn kernel_stamps(&mut self, context: u64, address: u64, at: u64) {
+        let offset = self.options.clock_offset_ns.unwrap_or_else(clock::offset_to_realtime);
+        self.kernel_stores(context, address, at.wrapping_add_signed(offset));
     }
 
     fn kernel_stores(&mut self, context: u64, address: u64, value: u64) {

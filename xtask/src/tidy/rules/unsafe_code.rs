@@ -110,12 +110,25 @@ fn has_reason(source: &Source, number: usize) -> bool {
     false
 }
 
-/// An unsafe function or trait needs its contract in its docs; an implementation of a trait's function has the trait's.
+/// An unsafe function or trait needs its contract in its docs; a trait may have one for all of its functions, and an implementation
+/// of a trait's function has the trait's.
 fn contract(path: &str, source: &Source, item: &Item) -> Option<Finding> {
     let head = item.bare_head().split('(').next().unwrap_or("");
     let declares = has_word(head, "unsafe") && (item.fn_name().is_some() || has_word(head, "trait"));
-    let parent = item.parent.map(|parent| source.items[parent].bare_head());
-    let implements = parent.is_some_and(|parent| has_word(parent, "impl") && has_word(parent, "for"));
+    let parent = item.parent.map(|parent| &source.items[parent]);
+    let has = |words: &[&str]| {
+        parent.is_some_and(|parent| words.iter().all(|word| has_word(parent.bare_head(), word)))
+    };
+    let covered = has(&["unsafe", "trait"]) && parent.is_some_and(|parent| has_contract(source, parent));
+    if !declares || has(&["impl", "for"]) || covered || has_contract(source, item) {
+        return None;
+    }
+    let right = "say in its docs, under `# Safety`, what its caller must make sure of";
+    Some(Finding::at(path, item.first + 1, Rule::UnsafeComment, "unsafe without a contract", right))
+}
+
+/// Whether its docs have a section on safety.
+fn has_contract(source: &Source, item: &Item) -> bool {
     let above = source.lines[..item.first]
         .iter()
         .rev()
@@ -123,12 +136,7 @@ fn contract(path: &str, source: &Source, item: &Item) -> Option<Finding> {
     let inside = source.lines[item.first..=item.last]
         .iter()
         .take_while(|line| line.is_comment_only() || line.is_attribute());
-    let documented = above.chain(inside).any(|line| line.comment.contains("# Safety"));
-    if !declares || implements || documented {
-        return None;
-    }
-    let right = "say in its docs, under `# Safety`, what its caller must make sure of";
-    Some(Finding::at(path, item.first + 1, Rule::UnsafeComment, "unsafe without a contract", right))
+    above.chain(inside).any(|line| line.comment.contains("# Safety"))
 }
 
 #[cfg(test)]
@@ -174,6 +182,11 @@ mod tests {
         let path = "crates/backends/cuda/src/a.rs";
         assert_eq!(said(path, "/// Does.\npub unsafe fn f() {}\n"), ["unsafe-comment:2"]);
         assert_eq!(said(path, "/// Does.\nunsafe trait A {}\n"), ["unsafe-comment:2"]);
+        let bare = "/// Does.\ntrait A {\n    unsafe fn f();\n}\n";
+        assert_eq!(said(path, bare), ["unsafe-comment:3"]);
+        assert!(
+            said(path, "/// # Safety\n/// For all.\nunsafe trait A {\n    unsafe fn f();\n}\n").is_empty()
+        );
         assert!(
             said(path, "/// Does.\n///\n/// # Safety\n/// Be careful.\n#[inline]\npub unsafe fn f() {}\n")
                 .is_empty()

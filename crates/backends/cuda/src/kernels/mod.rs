@@ -9,6 +9,7 @@
 //! | [`STORE_WORD`] | address, value, nanoseconds | is busy, then stores the value with a fence of the whole system before it |
 //! | [`STAMP`] | address | stores the device's time in nanoseconds |
 //! | [`TIMED_STEP`] | two addresses | is busy for as many nanoseconds as stand at the first, then stores the device's time at the second |
+//! | [`TIMED_STORE`] | three addresses, value | the same, then stores the value at the third with a fence before it |
 //! | [`TRAP`] | none | traps: `CUDA_ERROR_LAUNCH_FAILED` (719) |
 //! | [`ILLEGAL_ADDRESS`] | none | stores where nothing is mapped: `CUDA_ERROR_ILLEGAL_ADDRESS` (700) |
 //! | [`ASSERT_FAILS`] | none | fails an assertion: `CUDA_ERROR_ASSERT` (710), and the driver prints it |
@@ -46,6 +47,9 @@ pub const STAMP: &str = "stamp";
 /// Busy for the nanoseconds at `length`, then stores the device's time at `end`: `(length, end)`. One thread.
 pub const TIMED_STEP: &str = "timed_step";
 
+/// As [`TIMED_STEP`], then a fence and a store of `value`: `(length, end, address, value)`. One thread.
+pub const TIMED_STORE: &str = "timed_store";
+
 /// Ends in a trap.
 pub const TRAP: &str = "traps";
 
@@ -61,7 +65,7 @@ mod tests {
 
     #[test]
     fn each_name_is_an_entry_of_the_text_and_each_entry_has_a_name() {
-        let names = [OCCUPY, STORE_WORD, STAMP, TIMED_STEP, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
+        let names = [OCCUPY, STORE_WORD, STAMP, TIMED_STEP, TIMED_STORE, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
         for name in names {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }
@@ -79,7 +83,8 @@ mod tests {
     #[test]
     fn the_store_of_a_word_has_its_fence_right_before_it() {
         let lines: Vec<_> = PTX.lines().map(str::trim).collect();
-        let fence = lines.iter().position(|line| *line == "fence.acq_rel.sys;").unwrap();
-        assert_eq!(lines[fence + 1], "st.relaxed.sys.u64 [%rd9], %rd10;");
+        let behind = lines.windows(2).filter(|two| two[0] == "fence.acq_rel.sys;").map(|two| two[1]);
+        let stores = ["st.relaxed.sys.u64 [%rd9], %rd10;", "st.relaxed.sys.u64 [%rd12], %rd13;"];
+        assert_eq!(behind.collect::<Vec<_>>(), stores);
     }
 }

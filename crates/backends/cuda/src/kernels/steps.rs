@@ -41,6 +41,7 @@ struct Inner<C> {
     graph: Mutex<Graph<Function>>,
     stream: CuStream,
     kernel: Function,
+    storing: Function,
     /// How long the next step is, and when the last one ended: given back when the stream has nothing left.
     cell: Option<Cell>,
     clock: C,
@@ -50,6 +51,14 @@ struct Inner<C> {
 struct Cell {
     length: CudaKernelWord,
     end: CudaKernelWord,
+}
+
+impl Cell {
+    /// Says how long the next step is.
+    fn set(&self, length: Nanos) {
+        let word = self.length.word(Seq::ZERO);
+        word.line().store(word.slot(), Seq::new(length.as_nanos()));
+    }
 }
 
 impl<C> Clone for TimedSteps<C> {
@@ -66,12 +75,14 @@ impl<C: Clock> TimedSteps<C> {
     /// As [`Module::from_ptx`], [`Graph::capture`] and [`Function::launch`].
     pub fn new(stream: &CuStream, clock: C) -> Result<Self, Error> {
         let context = stream.context();
-        let kernel = Module::for_good(&context, kernels::PTX)?.function(kernels::TIMED_STEP)?;
+        let module = Module::for_good(&context, kernels::PTX)?;
+        let kernel = module.function(kernels::TIMED_STEP)?;
+        let storing = module.function(kernels::TIMED_STORE)?;
         let cell = Cell { length: context.kernel_word()?, end: context.kernel_word()? };
         let graph = Graph::capture(stream, kernel.clone(), |kernel| launch(kernel, stream, &cell))?;
         let (graph, offset) = (Mutex::new(graph), Mutex::new(ClockOffset::UNKNOWN));
         let stream = stream.clone();
-        let inner = Arc::new(Inner { graph, stream, kernel, cell: Some(cell), clock, offset });
+        let inner = Arc::new(Inner { graph, stream, kernel, storing, cell: Some(cell), clock, offset });
         let steps = Self { inner };
         for _ in 0..WARM_UPS {
             steps.compare_clocks()?;
@@ -87,8 +98,7 @@ impl<C: Clock> TimedSteps<C> {
     pub fn launch(&self, length: Nanos, graphed: bool) -> Result<Instant, Error> {
         let inner = &self.inner;
         let Some(cell) = &inner.cell else { return Ok(inner.clock.now()) };
-        let word = cell.length.word(Seq::ZERO);
-        word.line().store(word.slot(), Seq::new(length.as_nanos()));
+        cell.set(length);
         let launched = inner.clock.now();
         if graphed {
             // SAFETY: the stream is alive and of the context of the capture; what the graph uses is kept until the stream has nothing left.
@@ -96,6 +106,34 @@ impl<C: Clock> TimedSteps<C> {
         } else {
             launch(&inner.kernel, &inner.stream, cell)?;
         }
+        Ok(launched)
+    }
+
+    /// As [`launch`](Self::launch), of a step that stores `number` into `word` itself when it ends: a point inside a kernel.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch); [`ForeignStream`](wakeline_core::ErrorCode::ForeignStream) for a word of another context.
+    pub fn launch_storing(
+        &self,
+        length: Nanos,
+        word: &CudaKernelWord,
+        number: Seq,
+    ) -> Result<Instant, Error> {
+        let inner = &self.inner;
+        let Some(cell) = &inner.cell else { return Ok(inner.clock.now()) };
+        let (own, other) = (inner.stream.context().raw(), word.context().raw());
+        if own != other {
+            let code = wakeline_core::ErrorCode::ForeignStream;
+            return Err(Error::new(code, [&crate::error::BACKEND, &inner.stream.raw(), &own, &other]));
+        }
+        cell.set(length);
+        let launched = inner.clock.now();
+        let (length, end) = (cell.length.address(), cell.end.address());
+        let (address, number) = (word.address(), number.get());
+        // SAFETY: as for `launch`, and the number is stored into a word that is given to others only when its owner has said, by `retire`, that no
+        // kernel stores into it.
+        unsafe { inner.storing.launch(inner.stream.raw(), 1, 1, 0, [&length, &end, &address, &number]) }?;
         Ok(launched)
     }
 

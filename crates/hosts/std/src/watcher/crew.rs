@@ -11,6 +11,12 @@
 //! A leader that comes back too late touches neither the lock nor the shard: it hands in the answer that it got as any thread hands
 //! in work, and becomes a helper in place of the one that leads now. What it had still to run is run by that one. So a driver that
 //! takes half a second to answer, or a waker, delays no flight of another by more than [`AWAY_NS_MAX`] and a look of the overseer.
+//!
+//! When the watcher closes, a leader ends its flights before it calls any waker, and the overseer does that for one that is held up. The
+//! wakers that are left then are called by helpers, of which there may be one more for that, and never by the overseer: so each flight
+//! ends whatever wakers do, and each waker is called unless more of them block for good than there may be helpers.
+
+mod oversee;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +28,7 @@ use super::flight::Fly;
 use super::home::Hub;
 use super::panics;
 use super::shard::{Core, Errand, Pace, Shard};
-use super::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence};
+use super::sync::{AtomicU32, AtomicU64, Lock, MutexGuard as CoreGuard, Ordering, fence};
 use crate::clock::StdClock;
 use crate::idle::StdIdle;
 use crate::margin::SleepMargin;
@@ -30,15 +36,6 @@ use crate::slack::TimerSlack;
 
 /// How long a leader may be in one driver call or in the wakers of one turn before another takes its shard over.
 pub const AWAY_NS_MAX: u64 = 1_000_000;
-
-/// How often the overseer looks, while calls are made.
-const OVERSEE: Nanos = Nanos::from_millis(3);
-
-/// The same while only wakers are called, which are not to take long.
-const OVERSEE_SLOWLY: Nanos = Nanos::from_millis(10);
-
-/// After so many looks without any call it looks less often, and then sleeps until the next call.
-const QUIET_LOOKS: u32 = 32;
 
 /// A leader whose last sleep was rung off within this time looks around for so long before the next: falling asleep and being
 /// rung takes as long, and takes it from those who ring.
@@ -70,9 +67,9 @@ struct Duty {
 
 /// The overseer sleeps until it is rung.
 const OFF: u32 = 0;
-/// It looks every [`OVERSEE_SLOWLY`]: wakers are called.
+/// It looks slowly: wakers are called.
 const SLOW: u32 = 1;
-/// It looks every [`OVERSEE`]: drivers are asked.
+/// It looks often: drivers are asked.
 const FAST: u32 = 2;
 
 #[derive(Default)]
@@ -90,6 +87,8 @@ enum Work {
     Block(usize, Arc<dyn Fly>),
     /// The lead of a shard whose leader is away since then.
     Lead(usize, u64),
+    /// What is left to be told of a shard that is closed.
+    Tell(usize),
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,21 +142,25 @@ impl Crew {
     fn help(hub: &Arc<Hub>, work: Work) -> Result<(), Error> {
         let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
-        if helpers.closing {
+        let blocks = matches!(work, Work::Block(..));
+        let most = hub.config.helpers_max + usize::from(matches!(work, Work::Tell(_)));
+        if helpers.closing && blocks {
             return Err(Error::new(ErrorCode::WatcherClosed, []));
         }
         if helpers.idle <= helpers.work.len() {
-            if helpers.threads < hub.config.helpers_max {
+            if helpers.threads < most {
                 helpers.threads += 1;
                 let name = alloc::format!("wakeline-help-{}", helpers.threads);
                 drop(helpers);
-                let started = start(hub, &name, move |hub| Self::be_helper(&hub));
-                helpers = locked(&crew.helpers);
-                if let Err(error) = started {
-                    helpers.threads -= 1;
-                    return Err(error);
-                }
-            } else if helpers.idle + helpers.ending <= helpers.work.len() {
+                // With its work: where the watcher closes, one that finds none ends.
+                let started = start(hub, &name, move |hub| {
+                    Self::be_helper(&hub, Some(work));
+                    locked(&hub.crew.helpers).threads -= 1;
+                });
+                return started.inspect_err(|_| locked(&crew.helpers).threads -= 1);
+            }
+            // Who is at its end may be in a waker, and what is to go on although one blocks does not count on it.
+            if helpers.idle + if blocks { helpers.ending } else { 0 } <= helpers.work.len() {
                 return Err(Error::new(ErrorCode::HelpersBusy, [&hub.config.helpers_max]));
             }
         }
@@ -166,11 +169,11 @@ impl Crew {
         Ok(())
     }
 
-    fn be_helper(hub: &Arc<Hub>) {
+    fn be_helper(hub: &Arc<Hub>, mut first: Option<Work>) {
         let crew = &hub.crew;
         let mut helpers = locked(&crew.helpers);
         loop {
-            if let Some(work) = helpers.work.pop_front() {
+            if let Some(work) = first.take().or_else(|| helpers.work.pop_front()) {
                 drop(helpers);
                 match work {
                     Work::Block(post, fly) => {
@@ -187,6 +190,10 @@ impl Crew {
                     }
                     Work::Lead(post, since) => {
                         take_over(hub, post, since);
+                        helpers = locked(&crew.helpers);
+                    }
+                    Work::Tell(post) => {
+                        Leader { hub, post }.run_away(&mut Vec::new(), hub.clock.now());
                         helpers = locked(&crew.helpers);
                     }
                 }
@@ -207,18 +214,19 @@ pub(super) fn start_all(hub: &Arc<Hub>) -> Result<(), Error> {
         let name = alloc::format!("wakeline-watch-{post}");
         start(hub, &name, move |hub| {
             lead(&hub, post);
-            Crew::be_helper(&hub);
+            Crew::be_helper(&hub, None);
         })?;
     }
-    start(hub, "wakeline-oversee", |hub| oversee(&hub))
+    start(hub, "wakeline-oversee", |hub| oversee::oversee(&hub))
 }
 
 fn start(hub: &Arc<Hub>, name: &str, run: impl FnOnce(Arc<Hub>) + Send + 'static) -> Result<(), Error> {
     let (hub_there, name_there) = (Arc::clone(hub), String::from(name));
     let body = move || {
-        if let Some(hook) = &hub_there.config.thread_start {
-            let _ =
-                panics::message_of(|| hook(&name_there)).inspect(|panic| crate::trace::waker_panicked(panic));
+        if let Some(hook) = &hub_there.config.thread_start
+            && let Some(panic) = panics::message_of(|| hook(&name_there))
+        {
+            panics::tell(None, || crate::trace::waker_panicked(&panic));
         }
         // Where it cannot be set, sleeps end later, and the margins learn that.
         let _slack = TimerSlack::set(TimerSlack::LEAST);
@@ -239,19 +247,14 @@ fn lead(hub: &Arc<Hub>, post: usize) {
     let clock = hub.clock;
     let mut rest = Rest { margin: SleepMargin::at_median(MARGIN_MAX), lingers: false, idle_since: None };
     let mut batch = Vec::new();
-    // What the leader before this one has left.
-    if !leader.run_away(&mut batch, clock.now()) {
+    // What the leader before this one has left; when the watcher closes, that comes after the end of the flights.
+    if !hub.is_closing() && !leader.run_away(&mut batch, clock.now()) {
         return;
     }
     let mut core = shard.lock();
     loop {
         if hub.is_closing() {
-            let pending = core.close(shard);
-            core.take_errands(&mut batch);
-            drop(core);
-            if let Some(pending) = pending {
-                crate::trace::closed(pending);
-            }
+            leader.close(core);
             leader.run_away(&mut batch, clock.now());
             return;
         }
@@ -320,14 +323,40 @@ impl<'s> Leader<'s> {
         true
     }
 
-    /// Runs errands and what another leader has left; whether this one still leads.
+    /// Runs what was left, by another leader or by the closing, where there is any; whether this one still leads. `batch` is empty.
     fn run_away(&self, batch: &mut Vec<Errand>, now: Instant) -> bool {
-        batch.extend(self.hub.posts[self.post].left.lock().drain(..));
-        if batch.is_empty() {
+        let left = &self.hub.posts[self.post].left;
+        if left.lock().is_empty() {
             return true;
         }
+        // Before anything is taken out: there is no moment at which it is neither left nor being run, as `is_over` asks.
         let away = Away::begin(self.hub, self.shard(), now, false);
+        batch.extend(left.lock().pop_front());
         self.run(batch, &away) && away.end()
+    }
+
+    /// Ends all flights, and leaves it to be told.
+    fn close(&self, mut core: CoreGuard<'_, Core>) {
+        let mut batch = Vec::new();
+        let pending = core.close(self.shard());
+        core.take_errands(&mut batch);
+        // With the lock, for `is_over`.
+        self.hub.posts[self.post].left.lock().extend(batch);
+        drop(core);
+        if let Some(pending) = pending {
+            panics::tell(Some(&self.shard().counters.panics), || crate::trace::closed(pending));
+        }
+    }
+
+    /// Whether the shard is closed and all told, or all but what somebody is held up in for good.
+    fn is_over(&self) -> bool {
+        let shard = self.shard();
+        if !shard.is_closed() {
+            return false;
+        }
+        // Who closes it may not have left yet what is to be told.
+        drop(shard.lock());
+        self.hub.posts[self.post].left.lock().is_empty() && shard.away_since.load(Ordering::Relaxed) == 0
     }
 
     fn run_one(&self, errand: Errand) {
@@ -335,7 +364,9 @@ impl<'s> Leader<'s> {
         match errand {
             Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
             Errand::Drop(fly) => panics::let_go(fly),
-            Errand::Faulted(failure) => crate::trace::context_faulted(&failure),
+            Errand::Faulted(failure) => {
+                panics::tell(Some(&shard.counters.panics), || crate::trace::context_faulted(&failure));
+            }
             Errand::Block(fly) => {
                 if let Err(busy) = Crew::help(self.hub, Work::Block(self.post, Arc::clone(&fly))) {
                     fly.fail(busy);
@@ -432,10 +463,10 @@ fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     };
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
-        crate::trace::waker_panicked(&panic);
+        panics::tell(Some(&shard.counters.panics), || crate::trace::waker_panicked(&panic));
     }
     if let Some(learner) = learner {
-        learner.observe();
+        panics::tell(Some(&shard.counters.panics), || learner.observe());
         panics::let_go(learner);
     }
 }
@@ -475,63 +506,6 @@ impl<'s> Away<'s> {
     /// Comes back; whether nobody has taken over.
     fn end(self) -> bool {
         self.shard.lead_from(self.since)
-    }
-}
-
-/// Looks, while calls are made, whether a leader is held up in one. When the watcher closes, until every shard is closed.
-fn oversee(hub: &Arc<Hub>) {
-    let duty = &hub.crew.duty;
-    let idle = duty.idle.lock();
-    let clock = hub.clock;
-    let (mut calls, mut quiet) = (0, 0);
-    // Since when the leader was away in whose place a helper was asked to lead.
-    let mut helped = vec![0; hub.posts.len()];
-    loop {
-        let closing = hub.is_closing();
-        let now = clock.now();
-        let mut away = false;
-        for (post, helped) in helped.iter_mut().enumerate() {
-            let since = hub.posts[post].shard.away_since.load(Ordering::Relaxed);
-            away |= since != 0;
-            if since == 0 || now.since(Instant::from_nanos(since)).as_nanos() <= AWAY_NS_MAX {
-                continue;
-            }
-            if closing {
-                take_over(hub, post, since);
-            } else if *helped != since && Crew::help(hub, Work::Lead(post, since)).is_ok() {
-                // Where nobody is left to lead, the one that is held up goes on when it can.
-                *helped = since;
-            }
-        }
-        if closing && !away && hub.posts.iter().all(|post| post.shard.is_closed()) {
-            return;
-        }
-        // Looks as often as the last calls ask for; less often, and then not at all, after a while without such.
-        let pace = duty.pace.load(Ordering::Relaxed);
-        let begun =
-            if pace == FAST { duty.asks.load(Ordering::Relaxed) } else { duty.calls.load(Ordering::Relaxed) };
-        quiet = if closing || away || begun != calls { 0 } else { quiet + 1 };
-        calls = begun;
-        if quiet >= QUIET_LOOKS {
-            quiet = 0;
-            duty.pace.store(pace.saturating_sub(1), Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            if hub.posts.iter().any(|post| post.shard.away_since.load(Ordering::Relaxed) != 0) {
-                duty.pace.store(pace, Ordering::Relaxed);
-            }
-        }
-        // Read once: where it is raised from here on, that is seen at the last look.
-        let pace = duty.pace.load(Ordering::Relaxed);
-        let until = match pace {
-            // Those who lead need not be away to close their shards.
-            _ if closing => now + OVERSEE,
-            OFF => Instant::MAX,
-            SLOW => now + OVERSEE_SLOWLY,
-            _ => now + OVERSEE,
-        };
-        let as_agreed = || duty.pace.load(Ordering::Relaxed) <= pace && closing == hub.is_closing();
-        let bound = (until < Instant::MAX).then_some(until);
-        duty.door.sleep(until, as_agreed, || idle.sleep(bound));
     }
 }
 

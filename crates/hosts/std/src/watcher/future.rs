@@ -1,8 +1,10 @@
 //! The futures of a watcher.
 
 use core::fmt;
+use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use std::panic::{catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use wakeline_core::{
@@ -170,6 +172,16 @@ where
         Ok((flight, shard))
     }
 
+    /// Nobody awaits it any more.
+    fn give_up(&self, flight: Arc<Flight<P>>, shard: usize) {
+        flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
+        if !flight.is_over() {
+            self.point.abandoned();
+        }
+        flight.abandon();
+        self.home.hub.posts[shard].shard.gone(flight);
+    }
+
     /// A later poll.
     fn look(home: &Home, flight: &Flight<P>, context: &Context<'_>) -> Poll<Result<Report, Error>> {
         let (tag, clock) = (&flight.tag, &home.hub.clock);
@@ -232,17 +244,25 @@ where
                     }
                 }
             }
-            State::Flying { flight, shard } => match Self::look(&this.home, &flight, context) {
-                Poll::Ready(outcome) => {
-                    // The thread that woke this task has done so by now, most likely.
-                    flight.learn();
-                    Poll::Ready(outcome)
+            State::Flying { flight, shard } => {
+                let look = AssertUnwindSafe(|| Self::look(&this.home, &flight, context));
+                match catch_unwind(look) {
+                    Ok(Poll::Ready(outcome)) => {
+                        // The thread that woke this task has done so by now, most likely.
+                        flight.learn();
+                        Poll::Ready(outcome)
+                    }
+                    Ok(Poll::Pending) => {
+                        this.state = State::Flying { flight, shard };
+                        Poll::Pending
+                    }
+                    // A waker that was cloned or let go. Nobody would be woken from here on: this is over.
+                    Err(panic) => {
+                        this.give_up(flight, shard);
+                        resume_unwind(panic)
+                    }
                 }
-                Poll::Pending => {
-                    this.state = State::Flying { flight, shard };
-                    Poll::Pending
-                }
-            },
+            }
             State::Over => Poll::Ready(Err(Error::new(ErrorCode::PolledAfterEnd, []))),
         }
     }
@@ -255,12 +275,7 @@ where
 {
     fn drop(&mut self) {
         if let State::Flying { flight, shard } = core::mem::replace(&mut self.state, State::Over) {
-            flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
-            if !flight.is_over() {
-                self.point.abandoned();
-            }
-            flight.abandon();
-            self.home.hub.posts[shard].shard.gone(flight);
+            self.give_up(flight, shard);
         }
     }
 }
@@ -308,6 +323,12 @@ impl<L: LineRef + Send + Sync + 'static> WordWait<L> {
     pub(super) fn new(home: &Arc<Home>, word: Option<MemoryDescriptor<L>>, until: Instant) -> Self {
         Self { home: Arc::clone(home), state: LookState::New(word, until) }
     }
+
+    /// Nobody awaits it any more.
+    fn give_up(home: &Home, look: Arc<Look<L>>, shard: usize) {
+        look.tag.abandon();
+        home.hub.posts[shard].shard.gone(look);
+    }
 }
 
 impl<L: LineRef + Send + Sync + 'static> Unpin for WordWait<L> {}
@@ -333,15 +354,25 @@ impl<L: LineRef + Send + Sync + 'static> Future for WordWait<L> {
                 }
                 let address = look.word.as_ref().map_or(0, |word| core::ptr::from_ref(word.line()).addr());
                 let shard = hub.shard_at(address);
-                look.tag.waker.register(context.waker());
+                let register = AssertUnwindSafe(|| look.tag.waker.register(context.waker()));
+                if let Err(panic) = catch_unwind(register) {
+                    this.state = LookState::New(look.word.clone(), look.until);
+                    resume_unwind(panic)
+                }
                 let look = Arc::new(look);
                 hub.posts[shard].shard.add(Arc::clone(&look) as Arc<dyn Fly>, next);
                 this.state = LookState::Flying(look, shard);
                 Poll::Pending
             }
             LookState::Flying(look, shard) => {
-                if look.outcome().is_none() {
-                    look.tag.waker.register(context.waker());
+                let register = AssertUnwindSafe(|| look.tag.waker.register(context.waker()));
+                if look.outcome().is_none()
+                    && let Err(panic) = catch_unwind(register)
+                {
+                    // Nobody would be woken from here on: begins anew, should it be polled again.
+                    this.state = LookState::New(look.word.clone(), look.until);
+                    Self::give_up(&this.home, look, shard);
+                    resume_unwind(panic)
                 }
                 match look.outcome() {
                     // The watcher has closed in the middle of it.
@@ -373,8 +404,7 @@ impl<L: LineRef + Send + Sync + 'static> Drop for WordWait<L> {
         if let LookState::Flying(look, shard) =
             core::mem::replace(&mut self.state, LookState::Over(Wake::Woke))
         {
-            look.tag.abandon();
-            self.home.hub.posts[shard].shard.gone(look);
+            Self::give_up(&self.home, look, shard);
         }
     }
 }

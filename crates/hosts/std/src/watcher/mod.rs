@@ -10,7 +10,7 @@
 //! | `lines.rs` | the words that are watched, over lines of any kind |
 //! | `wheel.rs` | the times, in a timing wheel |
 //! | `contexts.rs` | how often the flights of one device ask its driver |
-//! | `crew.rs` | the threads: leaders, the overseer, helpers |
+//! | `crew.rs`, `crew/oversee.rs` | the threads: leaders, helpers; the overseer |
 //! | `wake_time.rs` | waking tasks early, and watching in their polls |
 //! | `stats.rs` | what it has done |
 //! | `panics.rs` | code of others that panics |

@@ -7,6 +7,8 @@ use std::panic::catch_unwind;
 
 use wakeline_core::{Error, ErrorCode};
 
+use super::stats::Count;
+
 /// Makes a driver call; a panic of the backend is a failed call.
 pub(super) fn caught<T>(call: &str, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     // What a backend leaves behind when it panics is its own; nothing of ours is in the middle of anything.
@@ -24,7 +26,15 @@ pub(super) fn message_of(run: impl FnOnce()) -> Option<String> {
 /// Lets go of what others made, on a thread of ours: a destructor that panics is told, and ends nothing else.
 pub(super) fn let_go<T>(theirs: T) {
     if let Some(panic) = message_of(|| drop(theirs)) {
-        crate::trace::destructor_panicked(&panic);
+        tell(None, || crate::trace::destructor_panicked(&panic));
+    }
+}
+
+/// Emits events, on a thread of ours: a subscriber that panics is counted where there is a count, and ends nothing else. Nobody is told
+/// of that: there is nobody else to tell.
+pub(super) fn tell(panics: Option<&Count>, emit: impl FnOnce()) {
+    if let (Some(_), Some(count)) = (message_of(emit), panics) {
+        count.bump();
     }
 }
 

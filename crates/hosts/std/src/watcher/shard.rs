@@ -255,7 +255,7 @@ impl Shard {
             });
             if let Some(panic) = told {
                 self.counters.panics.bump();
-                crate::trace::waker_panicked(&panic);
+                panics::tell(Some(&self.counters.panics), || crate::trace::waker_panicked(&panic));
             }
         }
     }

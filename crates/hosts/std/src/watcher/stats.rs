@@ -90,8 +90,8 @@ stats! {
     blocks "Driver's own waits made on helper threads.",
     /// How often a failed query had all flights of its context asked.
     faults "How often a failed query had all flights of its context asked.",
-    /// Wakers that panicked.
-    panics "Wakers that panicked.",
+    /// Wakers that panicked, and subscribers of `tracing` on the watcher's threads.
+    panics "Wakers, and subscribers of tracing on the watcher's threads, that panicked.",
     /// Sleeps with no word to watch.
     sleeps "Sleeps of a shard with no word to watch.",
     /// Naps between two looks at watched words.

@@ -1,0 +1,114 @@
+//! What NVIDIA's driver says, and whether a store of a word lands.
+//!
+//! The driver is asked on a thread of its own: one that hangs must not take the doctor with it.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde::Serialize;
+use wakeline::Error;
+use wakeline::cuda::{Context, ContextConfig, Cuda, Device};
+
+use crate::report::Coded;
+
+/// How long the driver may take to answer. Loading one takes under a second, and a context some tenths.
+const ANSWER_S_MAX: u64 = 30;
+
+/// What there is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Driver {
+    /// The CUDA version that it speaks; `None` where it cannot be loaded.
+    pub(crate) version: Option<String>,
+    /// What it lacks of what is used.
+    pub(crate) lacks: Vec<String>,
+    pub(crate) devices: Vec<Gpu>,
+    /// Why it cannot be loaded, or did not answer.
+    pub(crate) error: Option<Coded>,
+}
+
+/// One device.
+#[derive(Debug, Serialize)]
+pub(crate) struct Gpu {
+    pub(crate) name: Option<String>,
+    pub(crate) compute_capability: Option<String>,
+    pub(crate) memory_bytes: Option<u64>,
+    /// Whether driver and device say that streams can store words.
+    pub(crate) stores_words: Option<bool>,
+    /// Who stores them, as tried out; `None` where it was not.
+    pub(crate) completion: Option<String>,
+    /// Why not as asked for, or why the trial failed.
+    pub(crate) warnings: Vec<Coded>,
+}
+
+impl Driver {
+    /// Asks the driver. Where `tries`, a context is made on each device and the store of a word tried out.
+    pub(crate) fn ask(tries: bool) -> Self {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Whoever asked may have given up.
+            let _ = tell.send(Self::asked(tries));
+        });
+        let limit = Duration::from_secs(ANSWER_S_MAX);
+        told.recv_timeout(limit).unwrap_or_else(|_| Self {
+            version: None,
+            lacks: Vec::new(),
+            devices: Vec::new(),
+            error: Some(Coded {
+                code: "none".to_owned(),
+                text: format!("the driver has not answered in {ANSWER_S_MAX} s"),
+            }),
+        })
+    }
+
+    fn asked(tries: bool) -> Self {
+        let cuda = match Cuda::load() {
+            Ok(cuda) => cuda,
+            Err(error) => {
+                let error = Some(Coded::from(&error));
+                return Self { version: None, lacks: Vec::new(), devices: Vec::new(), error };
+            }
+        };
+        let lacks = cuda.caps().complement().iter_names().map(|(name, _)| name.to_lowercase()).collect();
+        let devices = cuda
+            .devices()
+            .map(|device| device.map_or_else(|error| Gpu::unknown(&error), |device| Gpu::of(&device, tries)));
+        Self { version: Some(cuda.version().to_string()), lacks, devices: devices.collect(), error: None }
+    }
+}
+
+impl Gpu {
+    fn of(device: &Device, tries: bool) -> Self {
+        let (completion, warnings) = if tries { tried(device) } else { (None, Vec::new()) };
+        let capability = device.compute_capability().ok();
+        Self {
+            name: device.name().ok(),
+            compute_capability: capability.map(|(major, minor)| format!("{major}.{minor}")),
+            memory_bytes: device.total_memory().ok(),
+            stores_words: device.stores_words().ok(),
+            completion,
+            warnings,
+        }
+    }
+
+    fn unknown(error: &Error) -> Self {
+        Self {
+            name: None,
+            compute_capability: None,
+            memory_bytes: None,
+            stores_words: None,
+            completion: None,
+            warnings: vec![Coded::from(error)],
+        }
+    }
+}
+
+/// Who stores words in a context of the device's, which is closed again.
+fn tried(device: &Device) -> (Option<String>, Vec<Coded>) {
+    match Context::primary(device.cuda(), device.ordinal(), &ContextConfig::default()) {
+        Ok(context) => {
+            let warnings = context.warnings().iter().map(Coded::from).collect();
+            (Some(context.completion().to_string()), warnings)
+        }
+        Err(error) => (None, vec![Coded::from(&error)]),
+    }
+}

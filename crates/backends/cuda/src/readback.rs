@@ -1,0 +1,86 @@
+//! Copies to the host that are checked byte by byte: that who awaits a point sees what was done before it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use wakeline_core::{CompletionPort, Error, Status};
+
+use crate::memory::{DeviceBuffer, HostBuffer};
+use crate::wait::CuStream;
+
+/// A buffer of the device that is filled with a byte and copied to the host, again and again.
+///
+/// It can be looked at while a copy is under way, and then shows what has come so far: that is what it is for. Dropped while the stream has work left, or has
+/// failed, it leaves its memory to the device for good.
+///
+/// ```no_run
+/// use wakeline_cuda::{Cuda, Readback, synchronize};
+/// let context = Cuda::load()?.context(0)?;
+/// let stream = context.stream()?;
+/// let readback = Readback::new(&stream, 4_096)?;
+/// readback.launch(7)?;
+/// synchronize(&stream)?;
+/// assert_eq!(readback.stale_bytes(7), 0);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Readback {
+    stream: CuStream,
+    /// `None` once the value is dropped.
+    buffers: Option<(DeviceBuffer, HostBuffer)>,
+}
+
+impl Readback {
+    /// Allocates `bytes` at both ends, rounded up to whole words of eight.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceBuffer::new`] and [`HostBuffer::new`].
+    pub fn new(stream: &CuStream, bytes: usize) -> Result<Self, Error> {
+        let (context, bytes) = (&stream.context(), bytes.max(1).next_multiple_of(size_of::<u64>()));
+        let buffers = (DeviceBuffer::new(context, bytes)?, HostBuffer::new(context, bytes)?);
+        Ok(Self { stream: stream.clone(), buffers: Some(buffers) })
+    }
+
+    /// Enqueues that all bytes of the device's become `byte`, and behind that their copy to the host.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceBuffer::fill`] and [`DeviceBuffer::copy_to`].
+    pub fn launch(&self, byte: u8) -> Result<(), Error> {
+        let Some((device, host)) = &self.buffers else { return Ok(()) };
+        // SAFETY: the stream is kept and of the buffer's context. The buffer is used on this stream alone, and freed only when that has nothing left.
+        unsafe { device.fill(self.stream.raw(), byte) }?;
+        // SAFETY: as above; what the host reads meanwhile it reads by atomic loads, through no reference to the bytes.
+        unsafe { device.copy_to(self.stream.raw(), host) }
+    }
+
+    /// How many of the host's bytes are not `byte`. Reads all of them.
+    pub fn stale_bytes(&self, byte: u8) -> usize {
+        let Some((_, host)) = &self.buffers else { return 0 };
+        let expected = u64::from_ne_bytes([byte; size_of::<u64>()]);
+        let words = host.bytes() / size_of::<u64>();
+        let first = host.start().cast::<u64>();
+        let mut stale = 0;
+        for index in 0..words {
+            // SAFETY: within the buffer.
+            let word = unsafe { first.add(index) };
+            // SAFETY: a page's start is aligned, the memory has values and is kept; the host looks at it by atomic loads alone.
+            let word = unsafe { AtomicU64::from_ptr(word) };
+            let found = word.load(Ordering::Relaxed);
+            if found != expected {
+                stale += (found ^ expected).to_ne_bytes().iter().filter(|byte| **byte != 0).count();
+            }
+        }
+        stale
+    }
+}
+
+impl Drop for Readback {
+    fn drop(&mut self) {
+        let idle = self.stream.port().and_then(|mut port| port.query());
+        if !matches!(idle, Ok(Status::Done)) {
+            // A copy may still come.
+            core::mem::forget(self.buffers.take());
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The examples that use a GPU, as their user meets them: without one, and on a stand-in for the driver.
+//!
+//! The stand-in is put into a folder under the name that the system's loader looks for; a child process finds it there.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{example, run, scratch};
+use serde_json::Value;
+use wakeline_fake_driver::Fake;
+
+/// A folder with a driver's library in it.
+struct Driver(PathBuf);
+
+impl Driver {
+    fn stand_in(name: &str) -> Self {
+        let fake = Fake::new().expect("the stand-in is built with the tests");
+        let folder = scratch(name);
+        fs::create_dir_all(&folder).expect("there is room for a folder");
+        fs::copy(fake.path(), folder.join("libcuda.so.1")).expect("there is room for the library");
+        Self(folder)
+    }
+
+    /// A folder without one: also where this machine has a GPU, the loader's first look is there, and its error ends the search.
+    fn none(name: &str) -> Self {
+        let folder = scratch(name);
+        fs::create_dir_all(&folder).expect("there is room for a folder");
+        fs::write(folder.join("libcuda.so.1"), "no library").expect("there is room for a small file");
+        Self(folder)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn cuda_wait_prints_what_the_wait_did() {
+    let driver = Driver::stand_in("cuda-wait");
+    for plan in
+        ["block", "poll", "flag:park_us=50,backstop_us=1000", "flag:park_us=50,backstop_us=1000+trust"]
+    {
+        let ran = run(example("cuda_wait").args([plan, "2000"]).env("LD_LIBRARY_PATH", &driver.0));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("completion by word"), "{ran:?}");
+        assert!(ran.stdout.contains(plan) && ran.stdout.contains("Done("), "{ran:?}");
+    }
+}
+
+#[test]
+fn cuda_wait_without_a_gpu_says_so() {
+    let driver = Driver::none("no-gpu");
+    let ran = run(example("cuda_wait").env("LD_LIBRARY_PATH", &driver.0));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("no CUDA device") && ran.stderr.contains("libcuda.so.1"), "{ran:?}");
+    assert!(ran.stdout.is_empty(), "{ran:?}");
+}
+
+#[test]
+fn cuda_wait_tells_what_is_wrong_with_its_arguments() {
+    for (arguments, says) in [
+        (["flag", "1"], "column 5"),
+        (["poll", "x"], "`x` is no number"),
+        (["poll", "10000001"], "`10000001` is no"),
+    ] {
+        let ran = run(example("cuda_wait").args(arguments));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(says), "{ran:?}");
+    }
+}
+
+#[test]
+fn decode_loop_plays_its_steps_on_a_gpu() {
+    let driver = Driver::stand_in("decode-loop");
+    for workload in ["decode-graph", "decode-eager"] {
+        let records = scratch(&format!("{workload}.jsonl"));
+        let mut command = example("decode_loop");
+        command.args([
+            "--device",
+            "cuda",
+            "--workload",
+            workload,
+            "--steps",
+            "16",
+            "--seconds",
+            "2",
+            "--json",
+        ]);
+        let ran = run(command.arg(&records).env("LD_LIBRARY_PATH", &driver.0));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("on a GPU") && ran.stdout.contains("completion by word"), "{ran:?}");
+        assert!(!ran.stdout.contains("itself stored late"), "{ran:?}");
+        let text = fs::read_to_string(&records).expect("it wrote records");
+        let _ = fs::remove_file(&records);
+        let records: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(records.len(), 4, "{text}");
+        for record in records {
+            assert_eq!(record["waits"], 16, "{record}");
+            assert!(
+                record["device"].as_str().is_some_and(|device| device.contains("completion by word")),
+                "{record}"
+            );
+        }
+    }
+}
+
+#[test]
+fn decode_loop_falls_back_only_where_it_was_told_that_it_may() {
+    let driver = Driver::none("auto");
+    let loop_on = |device: &str| {
+        let mut command = example("decode_loop");
+        command.args(["--device", device, "--workload", "decode-eager", "--steps", "8", "--seconds", "1"]);
+        run(command.env("LD_LIBRARY_PATH", &driver.0))
+    };
+    let auto = loop_on("auto");
+    assert_eq!(auto.code, Some(0), "{auto:?}");
+    assert!(auto.stderr.contains("on a simulated device") && auto.stdout.contains("simulated"), "{auto:?}");
+    let cuda = loop_on("cuda");
+    assert_eq!(cuda.code, Some(1), "{cuda:?}");
+    assert!(cuda.stderr.contains("libcuda.so.1"), "{cuda:?}");
+}

@@ -1,0 +1,90 @@
+//! Points that know when they ended, by the device's own clock.
+
+use std::time::Instant as Wall;
+
+use wakeline_core::{Clock, CompletionPort, Nanos, Residual, Wait};
+use wakeline_cuda::TimedStream;
+use wakeline_cuda::kernels::TimedSteps;
+use wakeline_std::{Point, StdClock, Watcher, block_on};
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+
+use crate::waiting::{ms, not_before, plan, wait_for};
+
+driver_tests![
+    Both: a_wait_that_noticed_late_has_an_exact_residual,
+        a_watcher_learns_the_exact_residual,
+        a_point_whose_stamp_was_taken_by_later_ones_does_not_guess,
+        steps_are_as_long_as_they_are_told_and_say_when_they_ended;
+];
+
+/// What a busy machine may add between a launch and its kernel, or the end and the look at it.
+const SLACK: Nanos = Nanos::from_millis(150);
+
+fn a_wait_that_noticed_late_has_an_exact_residual(rig: &Rig) {
+    let clock = StdClock::new();
+    let stream = TimedStream::new(&rig.stream(), clock).unwrap();
+    assert!(stream.uncertainty() < SLACK, "{}", stream.uncertainty());
+    // It sleeps 30 ms past the end.
+    let plan = plan(
+        "flag:park_us=50,backstop_us=2000+predict:margin_us=10,min_sleep_us=50,max_sleep_us=90000,window=4",
+    );
+    let launched = clock.now();
+    let before = Wall::now();
+    rig.kernels().occupy(stream.stream(), ms(10)).unwrap();
+    let mut port = stream.port().unwrap();
+    not_before(before, ms(10), port.ended().is_some());
+    let start = clock.now();
+    let late = ms(40) + start.since(launched);
+    let report = wait_for(Wait::new(&plan).predicted(Some(late)), &mut port).unwrap();
+    let Some(Residual::Exact(residual)) = report.residual else { panic!("{report:?}") };
+    assert!(residual < report.elapsed, "{report:?}");
+    // From the launch it took at least as long as it was told to.
+    let ended = port.ended().unwrap();
+    assert!(ended.since(launched) + Nanos::from_micros(100) >= ms(10), "{}", ended.since(launched));
+    assert!(ended.since(launched) < ms(10) + SLACK, "{}", ended.since(launched));
+}
+
+fn a_watcher_learns_the_exact_residual(rig: &Rig) {
+    let clock = StdClock::new();
+    let stream = TimedStream::new(&rig.stream(), clock).unwrap();
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("timed");
+    for text in
+        ["poll", "flag:park_us=50,backstop_us=2000", "flag:park_us=50,backstop_us=2000+trust", "block"]
+    {
+        rig.kernels().occupy(stream.stream(), ms(5)).unwrap();
+        let report = block_on(watcher.wait(stream.port().unwrap(), &plan(text), &point)).unwrap();
+        let Some(Residual::Exact(residual)) = report.residual else { panic!("{text}: {report:?}") };
+        assert!(residual <= report.elapsed, "{text}: {report:?}");
+    }
+}
+
+fn a_point_whose_stamp_was_taken_by_later_ones_does_not_guess(rig: &Rig) {
+    let stream = TimedStream::new(&rig.stream(), StdClock::new()).unwrap();
+    let mut first = stream.port().unwrap();
+    let mut later: Vec<_> = (0..wakeline_cuda::STAMPS).map(|_| stream.port().unwrap()).collect();
+    for port in core::iter::once(&mut first).chain(&mut later) {
+        wait_for(Wait::new(&plan("poll")), port).unwrap();
+    }
+    assert!(first.ended().is_none());
+    assert!(later.iter().all(|port| port.ended().is_some()));
+}
+
+fn steps_are_as_long_as_they_are_told_and_say_when_they_ended(rig: &Rig) {
+    let clock = StdClock::new();
+    let steps = TimedSteps::new(&rig.stream(), clock).unwrap();
+    for graphed in [false, true, false, true] {
+        for length in [0, 200, 3_000].map(Nanos::from_micros) {
+            let launched = steps.launch(length, graphed).unwrap();
+            let mut port = steps.stream().port().unwrap();
+            wait_for(Wait::new(&plan("poll")), &mut port).unwrap();
+            let returned = clock.now();
+            let ended = steps.ended(launched).unwrap();
+            let took = ended.since(launched);
+            assert!(took + Nanos::from_micros(100) >= length, "{graphed}, {length}: {took}");
+            assert!(took < length + SLACK, "{graphed}, {length}: {took}");
+            assert!(ended <= returned + Nanos::from_micros(100), "{graphed}, {length}");
+        }
+    }
+}
