@@ -4,7 +4,7 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, ErrorCode, Strictness};
 use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{CompletionPath, ContextConfig, CudaContext, Ordinal};
+use wakeline_cuda::{CompletionPath, ContextConfig, CudaContext, LineDriver, Ordinal};
 use wakeline_fake_driver::{Act, Rule, RuleId, Status};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
@@ -17,7 +17,8 @@ driver_tests![
     FakeLeaving: case_39_a_store_that_never_lands_is_found_at_the_start,
         where_nothing_lands_waits_ask_and_end_well,
         a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting_one;
-    Fake: case_45_a_driver_that_does_not_support_stores_says_so_once,
+    Fake: a_host_function_that_runs_late_is_no_lost_store,
+        case_45_a_driver_that_does_not_support_stores_says_so_once,
         strict_settings_refuse_what_cannot_be_had,
         limits_out_of_range_are_refused;
 ];
@@ -134,4 +135,24 @@ fn case_42_a_blocking_wait_takes_no_processor(rig: &Rig) {
     let wall = u64::try_from(wall.elapsed().as_nanos()).unwrap();
     assert!(wall >= 900_000_000, "{wall}");
     assert!(cpu.as_nanos() * 5 < wall, "{cpu} of {wall} ns");
+}
+
+/// The driver calls host functions one after the other, and another's was long.
+fn a_host_function_that_runs_late_is_no_lost_store(rig: &Rig) {
+    unsafe extern "C" fn sleeps(_: *mut core::ffi::c_void) {
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    let config = ContextConfig { completion: CompletionPath::Callback, ..ContextConfig::default() };
+    let context = with(rig, config);
+    let stream = context.stream().unwrap();
+    let other = rig.stream();
+    let bound = rig.context().bind().unwrap();
+    // SAFETY: the context is bound, and the stream of it and alive; the function takes nothing.
+    unsafe { rig.cuda().call_host(other.raw(), sleeps, core::ptr::null_mut()) }.unwrap();
+    drop(bound);
+    let start = Wall::now();
+    for text in [PLANS[5], PLANS[3]] {
+        wait(text, &mut stream.armed_port().unwrap()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}: it was not late", start.elapsed());
 }

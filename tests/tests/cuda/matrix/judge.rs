@@ -56,7 +56,8 @@ pub(super) fn thread(cuda: &Cuda, own: RawContext, wrong: Option<&Wrong>) -> Vec
     let name = wrong.map_or("", Wrong::name);
     let current = cuda.current().unwrap();
     // Where the driver does not take it back, or has pushed another and denies it.
-    let cannot = BINDS.contains(&name) || name.starts_with("cuCtxCreate") || name == "cuCtxPopCurrent";
+    let refuses = wrong.is_some_and(|wrong| matches!(wrong.act, Act::Fail(_)));
+    let cannot = refuses && name == "cuCtxSetCurrent" || ["cuCtxCreate", "cuCtxPopCurrent"].contains(&name);
     if current != own {
         if !cannot {
             problems.push(format!("the thread's context is {current} and no longer {own}"));

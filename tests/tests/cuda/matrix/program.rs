@@ -20,7 +20,7 @@ use crate::waiting::{PLANS, plan};
 pub(super) const WORK: Nanos = Nanos::from_micros(300);
 
 /// How long a store is tried out at the start.
-const PROBE_MS: u64 = 15;
+const PROBE_MS: u64 = 100;
 
 /// How long a closing waits.
 const CLOSING: Duration = Duration::from_millis(100);
