@@ -139,7 +139,7 @@ fn case_42_a_blocking_wait_takes_no_processor(rig: &Rig) {
 
 /// The driver calls host functions one after the other, and another's was long.
 fn a_host_function_that_runs_late_is_no_lost_store(rig: &Rig) {
-    unsafe extern "C" fn sleeps(_: *mut core::ffi::c_void) {
+    extern "C" fn sleeps(_: *mut core::ffi::c_void) {
         std::thread::sleep(Duration::from_millis(40));
     }
     let config = ContextConfig { completion: CompletionPath::Callback, ..ContextConfig::default() };
