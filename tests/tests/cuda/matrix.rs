@@ -13,7 +13,7 @@
 //! | `judge.rs` | what may come of it |
 //!
 //! A part that has every call, every failure, every plan and every host in it is among the usual tests. All of it takes a quarter
-//! of an hour:
+//! of an hour on two idle processors:
 //! `cargo test -p wakeline-tests --test cuda -- --ignored every_row`.
 
 mod hosts;

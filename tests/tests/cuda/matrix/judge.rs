@@ -111,7 +111,7 @@ pub(super) fn told(fake: &Fake, steps: &[Step], counted: &Counts, wrong: Option<
 }
 
 /// Whether it says which call failed, and how.
-fn names(error: &Error, wrong: &Wrong) -> bool {
+pub(super) fn names(error: &Error, wrong: &Wrong) -> bool {
     let source = core::error::Error::source(error).and_then(|source| source.downcast_ref::<CallError>());
     if source.is_some_and(|source| source.call == wrong.name() && Some(source.status) == wrong.status()) {
         return true;

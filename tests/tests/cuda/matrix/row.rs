@@ -245,8 +245,14 @@ fn after(stage: &Stage, program: Program, steps: &[Step], wrong: Option<&Wrong>)
         }
     } else {
         let again = stage.context.stream().and_then(|stream| works(&stage.kernels, &stream));
-        problems.extend(again.err().map(|error| format!("the context does not go on: {error}")));
-        problems.extend(stage.context.health().err().map(|error| format!("it is not well: {error}")));
+        // A drop that asks whether work is left may be the first to hear of a fault: that breaks the context as well.
+        let is_its_own = |error: &Error| sticky && wrong.is_some_and(|wrong| judge::names(error, wrong));
+        let errors = [again.err(), stage.context.health().err()].into_iter().flatten();
+        problems.extend(
+            errors
+                .filter(|error| !is_its_own(error))
+                .map(|error| format!("the context does not go on: {error}")),
+        );
     }
     problems
 }
