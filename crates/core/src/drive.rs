@@ -93,7 +93,8 @@ where
         };
         action = wait.step(host.now(), observation);
     };
-    report.ended_at(wait.started(), port.ended()).into_result(port.descriptor(), fault)
+    let ended = report.outcome().and_then(|_| port.ended());
+    report.ended_at(wait.started(), ended).into_result(port.descriptor(), fault)
 }
 
 /// Drives a wait for the point `key` with what the table knows of it, and lets the table learn from it.

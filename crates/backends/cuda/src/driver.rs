@@ -23,6 +23,15 @@ use crate::sys::{
 };
 
 impl Cuda {
+    /// A handle that a call gave. Null stands for something else, or for nothing.
+    fn given(&self, call: &'static str, handle: *mut c_void) -> Result<*mut c_void, CallError> {
+        if !handle.is_null() {
+            return Ok(handle);
+        }
+        let error = self.symbols().failure(call, CUDA_ERROR_OUT_OF_MEMORY);
+        Err(CallError { text: "it said success, but gave nothing".to_owned(), ..error })
+    }
+
     /// The outcome of a query.
     fn status(&self, call: &'static str, status: CUresult) -> Result<Status, CallError> {
         match status {
@@ -60,7 +69,7 @@ unsafe impl LineDriver for Cuda {
         // SAFETY: the device is one of the driver's, and `context` is a handle's room.
         let status = unsafe { (self.symbols().cuDevicePrimaryCtxRetain)(&raw mut context, device) };
         self.check("cuDevicePrimaryCtxRetain", status)?;
-        Ok(RawContext::from_ptr(context))
+        Ok(RawContext::from_ptr(self.given("cuDevicePrimaryCtxRetain", context)?))
     }
 
     unsafe fn release(&self, device: Ordinal) -> Result<(), CallError> {
@@ -76,6 +85,7 @@ unsafe impl LineDriver for Cuda {
         // SAFETY: the device is one of the driver's, and `context` is a handle's room.
         let status = unsafe { (self.symbols().cuCtxCreate)(&raw mut context, CU_CTX_SCHED_AUTO, device) };
         self.check("cuCtxCreate", status)?;
+        self.given("cuCtxCreate", context)?;
         // The new context was pushed on top of this thread's: taken off again, whatever was below is back.
         let mut popped = ptr::null_mut();
         // SAFETY: `popped` is a handle's room.
@@ -114,7 +124,7 @@ unsafe impl LineDriver for Cuda {
         // SAFETY: a context is bound, `stream` is a handle's room, and the driver clamps the priority.
         let status = unsafe { create(&raw mut stream, CU_STREAM_NON_BLOCKING, priority) };
         self.check("cuStreamCreateWithPriority", status)?;
-        Ok(RawStream::from_ptr(stream))
+        Ok(RawStream::from_ptr(self.given("cuStreamCreateWithPriority", stream)?))
     }
 
     unsafe fn stream_destroy(&self, stream: RawStream) -> Result<(), CallError> {
@@ -186,7 +196,7 @@ unsafe impl LineDriver for Cuda {
         // SAFETY: a context is bound, and `event` is a handle's room.
         let status = unsafe { (self.symbols().cuEventCreate)(&raw mut event, CU_EVENT_DISABLE_TIMING) };
         self.check("cuEventCreate", status)?;
-        Ok(RawEvent::from_ptr(event))
+        Ok(RawEvent::from_ptr(self.given("cuEventCreate", event)?))
     }
 
     unsafe fn event_destroy(&self, event: RawEvent) -> Result<(), CallError> {
@@ -220,7 +230,10 @@ unsafe impl LineDriver for Cuda {
         let mut device = 0;
         // SAFETY: `host` is memory of the call above, mapped for devices; 0 is the one flag there is.
         let status = unsafe { (self.symbols().cuMemHostGetDevicePointer)(&raw mut device, host, 0) };
-        if let Err(error) = self.check("cuMemHostGetDevicePointer", status) {
+        let checked = self.check("cuMemHostGetDevicePointer", status);
+        let given =
+            self.given("cuMemHostGetDevicePointer", ptr::without_provenance_mut(usize::from(device != 0)));
+        if let Err(error) = checked.and(given.map(drop)) {
             // SAFETY: it was allocated above, and nobody else has seen it.
             let status = unsafe { (self.symbols().cuMemFreeHost)(host) };
             return Err(self.and_then_failed(error, "cuMemFreeHost", status));

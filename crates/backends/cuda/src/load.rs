@@ -143,7 +143,8 @@ impl Opened {
         let names: Vec<&OsStr> =
             path.map_or_else(|| NAMES.iter().map(OsStr::new).collect(), |path| vec![path.as_os_str()]);
         let mut said = Vec::new();
-        for name in &names {
+        // The system opens the program itself for an empty name.
+        for name in names.iter().filter(|name| !name.is_empty()) {
             // SAFETY: opening runs the library's initializers: those of a driver, which the user has installed, or of the library
             // that the user names, who is told so.
             match unsafe { Library::new(*name) } {

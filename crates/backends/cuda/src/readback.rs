@@ -1,6 +1,6 @@
 //! Copies to the host that are checked byte by byte: that who awaits a point sees what was done before it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use wakeline_core::{CompletionPort, Error, Status};
 
@@ -27,6 +27,8 @@ pub struct Readback {
     stream: CuStream,
     /// `None` once the value is dropped.
     buffers: Option<(DeviceBuffer, HostBuffer)>,
+    /// Something was enqueued that is perhaps not of this stream: a capture began meanwhile.
+    stray: AtomicBool,
 }
 
 impl Readback {
@@ -36,9 +38,13 @@ impl Readback {
     ///
     /// As [`DeviceBuffer::new`] and [`HostBuffer::new`].
     pub fn new(stream: &CuStream, bytes: usize) -> Result<Self, Error> {
-        let (context, bytes) = (&stream.context(), bytes.max(1).next_multiple_of(size_of::<u64>()));
-        let buffers = (DeviceBuffer::new(context, bytes)?, HostBuffer::new(context, bytes)?);
-        Ok(Self { stream: stream.clone(), buffers: Some(buffers) })
+        let context = &stream.context();
+        // What cannot be rounded up cannot be allocated either, and that error says why.
+        let bytes = bytes.max(1).checked_next_multiple_of(size_of::<u64>()).unwrap_or(usize::MAX);
+        // The host's first: it knows what length there can be.
+        let host = HostBuffer::new(context, bytes)?;
+        let buffers = (DeviceBuffer::new(context, bytes)?, host);
+        Ok(Self { stream: stream.clone(), buffers: Some(buffers), stray: AtomicBool::new(false) })
     }
 
     /// Enqueues that all bytes of the device's become `byte`, and behind that their copy to the host.
@@ -48,10 +54,12 @@ impl Readback {
     /// As [`DeviceBuffer::fill`] and [`DeviceBuffer::copy_to`].
     pub fn launch(&self, byte: u8) -> Result<(), Error> {
         let Some((device, host)) = &self.buffers else { return Ok(()) };
+        self.stream.ready()?;
         // SAFETY: the stream is kept and of the buffer's context. The buffer is used on this stream alone, and freed only when that has nothing left.
         unsafe { device.fill(self.stream.raw(), byte) }?;
         // SAFETY: as above; what the host reads meanwhile it reads by atomic loads, through no reference to the bytes.
-        unsafe { device.copy_to(self.stream.raw(), host) }
+        unsafe { device.copy_to(self.stream.raw(), host) }?;
+        self.stream.ready().inspect_err(|_| self.stray.store(true, Ordering::Release))
     }
 
     /// How many of the host's bytes are not `byte`. Reads all of them.
@@ -78,7 +86,7 @@ impl Readback {
 impl Drop for Readback {
     fn drop(&mut self) {
         let idle = self.stream.port().and_then(|mut port| port.query());
-        if !matches!(idle, Ok(Status::Done)) {
+        if !matches!(idle, Ok(Status::Done)) || *self.stray.get_mut() {
             // A copy may still come.
             core::mem::forget(self.buffers.take());
         }

@@ -7,7 +7,7 @@
 //! kernel was launched, and before its word was seen. The bounds of all points are kept, and widen at the rate at which clocks may drift.
 
 use core::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use wakeline_core::{
@@ -60,6 +60,8 @@ struct Inner<C> {
     stamp: Function,
     cells: [Cell; STAMPS],
     next: Mutex<usize>,
+    /// A stamp was launched that is perhaps not of this stream: a capture began meanwhile.
+    stray: AtomicBool,
     clock: C,
     apart: Mutex<ClockOffset>,
 }
@@ -90,7 +92,15 @@ impl<C: Clock> TimedStream<C> {
             core::array::from_fn(|_| cells.pop().unwrap_or(Cell { word: None, uses: AtomicU64::new(0) }));
         let apart = Mutex::new(ClockOffset::UNKNOWN);
         let stream = stream.clone();
-        let inner = Arc::new(Inner { stream, stamp, cells, next: Mutex::new(0), clock, apart });
+        let inner = Arc::new(Inner {
+            stream,
+            stamp,
+            cells,
+            next: Mutex::new(0),
+            stray: AtomicBool::new(false),
+            clock,
+            apart,
+        });
         let timed = Self { inner };
         for _ in 0..WARM_UPS {
             let mut port = timed.port()?;
@@ -110,6 +120,8 @@ impl<C: Clock> TimedStream<C> {
     /// As [`CuStream::port`](wakeline_mapped::Stream::port) and [`Function::launch`].
     pub fn port(&self) -> Result<TimedPort<C>, Error> {
         let inner = &self.inner;
+        // Before anything is enqueued: a stamp in a capture, or on another thread's stream, would be nobody's.
+        inner.stream.ready()?;
         // Of several threads each has its own cell; they may launch in another order.
         let cell = {
             let mut next = inner.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +138,7 @@ impl<C: Clock> TimedStream<C> {
             // that is given back only when the stream has nothing left.
             unsafe { inner.stamp.launch(inner.stream.raw(), 1, 1, 0, [&address]) }?;
         }
-        let port = inner.stream.port()?;
+        let port = inner.stream.port().inspect_err(|_| inner.stray.store(true, Ordering::Release))?;
         Ok(TimedPort { port, timed: self.clone(), cell, use_number, before, launched })
     }
 
@@ -153,7 +165,8 @@ impl<C> Drop for Inner<C> {
         // Where the stream has work left, stamps may be among it: their words are set aside.
         let idle =
             self.stream.port().and_then(|mut port| port.query()).is_ok_and(|status| status == Status::Done);
-        for word in self.cells.iter_mut().filter_map(|cell| cell.word.take()).filter(|_| idle) {
+        let known = idle && !*self.stray.get_mut();
+        for word in self.cells.iter_mut().filter_map(|cell| cell.word.take()).filter(|_| known) {
             // SAFETY: all stamps were launched on this stream, which has nothing left to run.
             unsafe { word.retire() };
         }
@@ -216,6 +229,7 @@ impl<C: Clock> CompletionPort for TimedPort<C> {
         let mut apart = inner.apart.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = inner.clock.now();
         *apart = apart.bounded(stamp.get(), self.launched, seen);
-        Some(apart.on_host(stamp.get()).clamp(self.launched, seen))
+        // A clock that goes backwards is none to tell the time by.
+        (self.launched <= seen).then(|| apart.on_host(stamp.get()).clamp(self.launched, seen))
     }
 }

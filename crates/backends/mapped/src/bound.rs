@@ -14,6 +14,7 @@ use crate::error::{CallError, Kind};
 #[derive(Debug)]
 pub struct Bound<'d, D: LineDriver> {
     driver: &'d D,
+    context: RawContext,
     /// The caller's context, where it is another.
     before: Option<RawContext>,
     mode: Option<CaptureMode>,
@@ -42,7 +43,7 @@ impl<'d, D: LineDriver> Bound<'d, D> {
             }
             Some(current)
         };
-        let mut bound = Self { driver, before, mode: None, here: PhantomData };
+        let mut bound = Self { driver, context, before, mode: None, here: PhantomData };
         bound.mode = match driver.exchange_capture_mode(D::RELAXED) {
             Ok(mode) => Some(mode),
             // A driver that knows of no modes knows of no captures to disturb.
@@ -67,7 +68,10 @@ impl<D: LineDriver> Drop for Bound<'_, D> {
         if let Some(mode) = self.mode {
             self.note(self.driver.exchange_capture_mode(mode).map(drop));
         }
-        if let Some(before) = self.before {
+        // Where guards are dropped out of order, another's context is this thread's by now: it stays.
+        if let Some(before) = self.before
+            && self.driver.current().is_ok_and(|current| current == self.context)
+        {
             // SAFETY: it was this thread's context when the value was made, and is alive by the contract of `new`.
             self.note(unsafe { self.driver.set_current(before) });
         }

@@ -223,7 +223,7 @@ impl<D: LineDriver> Context<D> {
 
     /// Waits until all stores have landed and nobody else uses the context, then frees it, and says what failed.
     ///
-    /// From the call on nothing new can be made in it.
+    /// From the call on no stream, point or word can be made in it. Pages that a store may still come into are leaked, and counted, and are no error.
     ///
     /// # Errors
     ///

@@ -190,6 +190,10 @@ impl<D: LineDriver> Inner<D> {
 
     /// Keeps an event for the next port. That work may still be in front of it does not matter: it is recorded anew.
     pub(crate) fn give_event(&self, event: RawEvent) {
+        // Another thread of the parent may have held the lock when the child was forked off.
+        if self.forked() {
+            return;
+        }
         self.events.lock().push(event);
     }
 
@@ -210,25 +214,42 @@ impl<D: LineDriver> Inner<D> {
             // SAFETY: the caller has bound the context.
             let page = unsafe { self.driver.page_alloc(PAGE_BYTES) }.map_err(|error| self.told(error))?;
             count(&self.driver.census().pages_made);
-            // SAFETY: it is as long as asked for, aligned as the driver's contract says, and was made just now.
-            unsafe { self.pool.lock().add(page) };
+            let surplus = {
+                let mut pool = self.pool.lock();
+                if pool.len() + PAGE_BYTES / size_of::<u64>() > self.slots_max {
+                    true
+                } else {
+                    // SAFETY: it is as long as asked for, aligned as the driver's contract says, and was made just now.
+                    unsafe { pool.add(page) };
+                    false
+                }
+            };
+            if surplus {
+                // SAFETY: the context is bound, and nobody has seen the page.
+                unsafe { self.driver.page_free(page) }.map_err(|error| self.told(error))?;
+                count(&self.driver.census().pages_freed);
+            }
         }
     }
 
     pub(crate) fn give_place(&self, place: Place, armed: Armed) {
+        if self.forked() {
+            return;
+        }
         if armed == Armed::Unknown {
             count(&self.driver.census().slots_leaked);
         }
         self.pool.lock().give(place, armed);
     }
 
-    /// How the words are used, after a look at all that settle. A fork's child does not have the pages, and looks at none.
+    /// How the words are used, after a look at all that settle. A fork's child does not have the pages, and none are used.
     pub(crate) fn slots(&self) -> crate::pool::SlotUse {
-        let mut pool = self.pool.lock();
-        if !self.forked() {
-            // SAFETY: pages are freed in `free` alone, when no handle is left.
-            unsafe { pool.settle(usize::MAX) };
+        if self.forked() {
+            return crate::pool::SlotUse::default();
         }
+        let mut pool = self.pool.lock();
+        // SAFETY: pages are freed in `free` alone, when no handle is left.
+        unsafe { pool.settle(usize::MAX) };
         pool.usage()
     }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use wakeline_core::{Error, MemoryDescriptor, Seq};
+use wakeline_core::{Error, ErrorCode, MemoryDescriptor, Seq};
 
 use crate::context::Context;
 use crate::driver::LineDriver;
@@ -75,9 +75,23 @@ impl<D: LineDriver> KernelWord<D> {
     ///
     /// As [`Stream::port`].
     pub fn port(&self, stream: &Stream<D>, number: Seq) -> Result<Port<D>, Error> {
+        self.belongs_with(stream)?;
         let mut port = Port::new(stream)?;
         port.set_word(self.word(number));
         Ok(port)
+    }
+
+    /// That `stream` is of this word's context.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignStream`](ErrorCode::ForeignStream): it is not.
+    pub fn belongs_with(&self, stream: &Stream<D>) -> Result<(), Error> {
+        let (own, other) = (self.context.raw, stream.shared().context.raw);
+        if own == other {
+            return Ok(());
+        }
+        Err(Error::new(ErrorCode::ForeignStream, [&D::NAME, &stream.raw(), &other, &own]))
     }
 
     /// Gives the word back for others to use.

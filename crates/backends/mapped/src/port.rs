@@ -3,9 +3,7 @@
 use core::fmt;
 use std::time::Duration;
 
-use wakeline_core::{
-    Arming, CompletionPort, ContextKey, Error, ErrorCode, Instant, MemoryDescriptor, Status,
-};
+use wakeline_core::{Arming, CompletionPort, ContextKey, Error, Instant, MemoryDescriptor, Status};
 
 use crate::driver::{LineDriver, RawEvent};
 use crate::error::{CallError, Kind};
@@ -74,13 +72,7 @@ impl<D: LineDriver> Port<D> {
         let shared = stream.shared();
         let context = &shared.context;
         context.open()?;
-        if shared.thread.is_some_and(|thread| thread != std::thread::current().id()) {
-            let other = "the default stream of another thread";
-            return Err(Error::new(
-                ErrorCode::ForeignStream,
-                [&D::NAME, &shared.raw, &other, &"this thread's"],
-            ));
-        }
+        shared.is_here()?;
         let _bound = context.bind()?;
         // An event recorded now would become a part of the graph, and asking for it an error.
         shared.is_free()?;
@@ -89,6 +81,11 @@ impl<D: LineDriver> Port<D> {
         if let Err(error) = unsafe { context.driver.event_record(event, shared.raw) } {
             context.give_event(event);
             return Err(shared.failed(error));
+        }
+        // A capture may have begun between the look and the call: an event of it must never be asked.
+        if let Err(error) = shared.is_free() {
+            context.give_event(event);
+            return Err(error);
         }
         let (stream, blocked) = (stream.clone(), Duration::ZERO);
         Ok(Self { stream, event, word: None, answer: None, by_callback: false, overdue: None, blocked })
@@ -172,21 +169,17 @@ impl<D: LineDriver> CompletionPort for Port<D> {
         self.status()
     }
 
-    fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
-        loop {
-            if self.status()? == Status::Done {
-                return Ok(Status::Done);
-            }
-            let least = Duration::from_micros(BLOCK_NAP_US_MIN);
-            let most = Duration::from_micros(BLOCK_NAP_US_MAX);
-            let start = std::time::Instant::now();
-            std::thread::sleep((self.blocked / BLOCK_NAP_PART).clamp(least, most));
-            self.blocked = self.blocked.saturating_add(start.elapsed());
-            // The moment is of a clock that is not known here: whoever asked looks at it after each nap.
-            if until.is_some() {
-                return Ok(Status::Pending);
-            }
+    /// Comes back pending after each nap: whoever asked looks at its clock, of which nothing is known here, and whether it is still wanted.
+    fn block(&mut self, _: Option<Instant>) -> Result<Status, Error> {
+        if self.status()? == Status::Done {
+            return Ok(Status::Done);
         }
+        let least = Duration::from_micros(BLOCK_NAP_US_MIN);
+        let most = Duration::from_micros(BLOCK_NAP_US_MAX);
+        let start = std::time::Instant::now();
+        std::thread::sleep((self.blocked / BLOCK_NAP_PART).clamp(least, most));
+        self.blocked = self.blocked.saturating_add(start.elapsed());
+        Ok(Status::Pending)
     }
 
     fn arm(&mut self) -> Result<Arming, Error> {

@@ -3,13 +3,15 @@
 use core::any::Any;
 use core::ffi::c_void;
 use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::ThreadId;
 
 use wakeline_core::{CompletionPort, Error, ErrorCode, MemoryDescriptor, Seq};
 
 use crate::bound::Bound;
-use crate::callback;
+use crate::callback::Callbacks;
+use crate::census::count;
 use crate::context::Context;
 use crate::driver::{LineDriver, RawStream, Special};
 use crate::error::{CallError, Kind};
@@ -42,6 +44,8 @@ pub(crate) struct Shared<D: LineDriver> {
     /// The submission lock, around the numbers taken. Held from taking one to the enqueue of its store, so that two threads
     /// that arm one stream cannot pass each other.
     submission: Lock<Submission>,
+    /// What host functions that have not run are called with.
+    callbacks: Callbacks,
     /// Whose default stream it is, where each thread has one.
     pub(crate) thread: Option<ThreadId>,
 }
@@ -49,8 +53,10 @@ pub(crate) struct Shared<D: LineDriver> {
 #[derive(Clone, Copy, Debug)]
 struct Submission {
     last: Seq,
-    /// Whether all numbers up to the last were enqueued, or any at all of those that were taken may not have been.
+    /// Whether the store of the last number was enqueued for sure: the call may have failed with it or without.
     sure: bool,
+    /// A store became part of a graph, which may store the number again at any time.
+    captured: bool,
 }
 
 impl<D: LineDriver> Clone for Stream<D> {
@@ -100,9 +106,20 @@ impl<D: LineDriver> Stream<D> {
         // SAFETY: the page is the context's. Every number of former owners has landed, so the word reads the last.
         let last = unsafe { place.word() };
         let thread = (D::special(raw) == Some(Special::PerThread)).then(|| std::thread::current().id());
-        let submission = Lock::new(Submission { last, sure: true });
+        let submission = Lock::new(Submission { last, sure: true, captured: false });
         let context = Arc::clone(context);
-        Self { inner: Arc::new(Shared { context, raw, made, owner, place, submission, thread }) }
+        Self {
+            inner: Arc::new(Shared {
+                context,
+                raw,
+                made,
+                owner,
+                place,
+                submission,
+                callbacks: Callbacks::default(),
+                thread,
+            }),
+        }
     }
 
     /// A stream that somebody else made, in `context`; also one of the numbers that stand for default streams.
@@ -192,6 +209,20 @@ impl<D: LineDriver> Stream<D> {
         Ok(port)
     }
 
+    /// That something may be enqueued on it now and from this thread, to be awaited by a point: it is not captured, its context is sound and open,
+    /// and it is this thread's where each thread has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`port`](Self::port).
+    pub fn ready(&self) -> Result<(), Error> {
+        let shared = &self.inner;
+        shared.context.open()?;
+        shared.is_here()?;
+        let _bound = shared.context.bind()?;
+        shared.is_free()
+    }
+
     /// The driver's own handle, for launching work by other means.
     pub fn raw(&self) -> RawStream {
         self.inner.raw
@@ -212,6 +243,15 @@ impl<D: LineDriver> Shared<D> {
     pub(crate) fn capturing(&self) -> Result<bool, CallError> {
         // SAFETY: the stream is alive while this is, by its own hold or by the contract of `from_raw`.
         unsafe { self.context.driver.capturing(self.raw) }
+    }
+
+    /// That it is this thread's, where each thread has one.
+    pub(crate) fn is_here(&self) -> Result<(), Error> {
+        if self.thread.is_none_or(|thread| thread == std::thread::current().id()) {
+            return Ok(());
+        }
+        let other = "the default stream of another thread";
+        Err(Error::new(ErrorCode::ForeignStream, [&D::NAME, &self.raw, &other, &"this thread's"]))
     }
 
     /// That the stream may be used: neither it nor a stream that a default stream waits for is being captured. The context is bound.
@@ -255,16 +295,23 @@ impl<D: LineDriver> Shared<D> {
             let seq = submission.last.next();
             let result = self.enqueue(&bound, path, seq);
             match &result {
-                Ok(()) => submission.last = seq,
+                // What was in front of it lands before it, or was not enqueued.
+                Ok(()) => *submission = Submission { last: seq, sure: true, ..*submission },
                 // Nothing was enqueued.
                 Err(error) if matches!(error.kind, Kind::NotSupported | Kind::Capturing) => {}
                 // It may have been, all the same: the number is gone, for a later point must not end by this store.
-                Err(_) => *submission = Submission { last: seq, sure: false },
+                Err(_) => *submission = Submission { last: seq, sure: false, ..*submission },
             }
             (result, seq)
         };
         match result {
             Ok(()) => {
+                // A capture may have begun between the look and the call.
+                if let Err(error) = self.is_free() {
+                    self.submission.lock().captured = true;
+                    self.callbacks.keep(seq);
+                    return Err(error);
+                }
                 // SAFETY: the place is of the context's pages.
                 let line = unsafe { MappedLine::new(Arc::clone(context), self.place.line()) };
                 Ok(Some(MemoryDescriptor::new(line, self.place.slot(), seq)))
@@ -278,7 +325,7 @@ impl<D: LineDriver> Shared<D> {
         let driver = &self.context.driver;
         if path == CompletionPath::Callback {
             // SAFETY: the context is bound, the stream alive, the page kept until the store has landed.
-            return unsafe { callback::enqueue(driver, self.raw, self.place, seq) };
+            return unsafe { self.callbacks.enqueue(driver, self.raw, self.place, seq) };
         }
         // SAFETY: the context is bound, the stream alive, the address that of a word of a page which is kept until this has landed.
         unsafe { driver.store(self.raw, self.place.device(), seq.get()) }
@@ -293,8 +340,14 @@ impl<D: LineDriver> Drop for Shared<D> {
             core::mem::forget(self.owner.take());
             return;
         }
+        // SAFETY: the page is the context's.
+        unsafe { self.callbacks.end(self.place) };
         let submission = *self.submission.lock();
-        let armed = if submission.sure { Armed::Upto(submission.last) } else { Armed::Unknown };
+        let armed = if submission.sure && !submission.captured {
+            Armed::Upto(submission.last)
+        } else {
+            Armed::Unknown
+        };
         context.give_place(self.place, armed);
         if self.made {
             let destroyed = context.try_bind().and_then(|_bound| {
@@ -304,6 +357,11 @@ impl<D: LineDriver> Drop for Shared<D> {
             if let Err(error) = destroyed {
                 context.failed_in_drop(&error);
             }
+        }
+        // Before the context: it may have something in it. A panic in somebody else's destructor is theirs, but not to pass on from here.
+        let owner = self.owner.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(owner))).is_err() {
+            count(&context.driver.census().drop_failures);
         }
     }
 }

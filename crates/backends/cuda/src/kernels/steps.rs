@@ -1,6 +1,7 @@
 //! Steps of work of given lengths, which tell when they ended: a stand-in for a model's steps.
 
 use core::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Seq};
@@ -46,6 +47,8 @@ struct Inner<C> {
     cell: Option<Cell>,
     clock: C,
     offset: Mutex<ClockOffset>,
+    /// A step was launched that is perhaps not of this stream.
+    stray: AtomicBool,
 }
 
 struct Cell {
@@ -82,7 +85,16 @@ impl<C: Clock> TimedSteps<C> {
         let graph = Graph::capture(stream, kernel.clone(), |kernel| launch(kernel, stream, &cell))?;
         let (graph, offset) = (Mutex::new(graph), Mutex::new(ClockOffset::UNKNOWN));
         let stream = stream.clone();
-        let inner = Arc::new(Inner { graph, stream, kernel, storing, cell: Some(cell), clock, offset });
+        let inner = Arc::new(Inner {
+            graph,
+            stream,
+            kernel,
+            storing,
+            cell: Some(cell),
+            clock,
+            offset,
+            stray: AtomicBool::new(false),
+        });
         let steps = Self { inner };
         for _ in 0..WARM_UPS {
             steps.compare_clocks()?;
@@ -98,6 +110,7 @@ impl<C: Clock> TimedSteps<C> {
     pub fn launch(&self, length: Nanos, graphed: bool) -> Result<Instant, Error> {
         let inner = &self.inner;
         let Some(cell) = &inner.cell else { return Ok(inner.clock.now()) };
+        inner.stream.ready()?;
         cell.set(length);
         let launched = inner.clock.now();
         if graphed {
@@ -106,6 +119,7 @@ impl<C: Clock> TimedSteps<C> {
         } else {
             launch(&inner.kernel, &inner.stream, cell)?;
         }
+        inner.look()?;
         Ok(launched)
     }
 
@@ -127,6 +141,7 @@ impl<C: Clock> TimedSteps<C> {
             let code = wakeline_core::ErrorCode::ForeignStream;
             return Err(Error::new(code, [&crate::error::BACKEND, &inner.stream.raw(), &own, &other]));
         }
+        inner.stream.ready()?;
         cell.set(length);
         let launched = inner.clock.now();
         let (length, end) = (cell.length.address(), cell.end.address());
@@ -134,6 +149,7 @@ impl<C: Clock> TimedSteps<C> {
         // SAFETY: as for `launch`, and the number is stored into a word that is given to others only when its owner has said, by `retire`, that no
         // kernel stores into it.
         unsafe { inner.storing.launch(inner.stream.raw(), 1, 1, 0, [&length, &end, &address, &number]) }?;
+        inner.look()?;
         Ok(launched)
     }
 
@@ -174,7 +190,8 @@ impl<C: Clock> TimedSteps<C> {
             looks += 1;
             if looks > LOOKS_MAX {
                 // Ends, well or not; should the clock have shown the same twice, this is no comparison.
-                while self.inner.stream.port()?.block(None)? == wakeline_core::Status::Pending {}
+                let mut port = self.inner.stream.port()?;
+                while port.block(None)? == wakeline_core::Status::Pending {}
                 return Ok(());
             }
             core::hint::spin_loop();
@@ -189,6 +206,11 @@ impl<C: Clock> TimedSteps<C> {
 }
 
 impl<C> Inner<C> {
+    /// A capture may have begun between the look before a launch and the launch: then the step is in a graph, which may run at any time.
+    fn look(&self) -> Result<(), Error> {
+        self.stream.ready().inspect_err(|_| self.stray.store(true, Ordering::Release))
+    }
+
     fn stamp(&self) -> u64 {
         self.cell.as_ref().map_or(0, |cell| cell.end.reads().get())
     }
@@ -208,7 +230,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<C> Drop for Inner<C> {
     fn drop(&mut self) {
         let idle = self.stream.port().and_then(|mut port| port.query());
-        if let (Ok(wakeline_core::Status::Done), Some(Cell { length, end })) = (idle, self.cell.take()) {
+        let known = matches!(idle, Ok(wakeline_core::Status::Done)) && !*self.stray.get_mut();
+        if let Some(Cell { length, end }) = self.cell.take().filter(|_| known) {
             // SAFETY: all steps were launched on this stream, which has nothing left to run.
             unsafe { length.retire() };
             // SAFETY: as above.

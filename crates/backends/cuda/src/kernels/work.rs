@@ -74,6 +74,7 @@ impl Kernels {
         after: Nanos,
     ) -> Result<(), Error> {
         self.store_word.belongs_with(stream)?;
+        word.belongs_with(stream)?;
         let (address, ns) = (word.address(), after.as_nanos());
         // SAFETY: the stream is alive and of this context. The kernel takes three u64 and stores at the address, which is that of a word that is
         // given to others only when its owner has said, by `retire`, that no kernel stores into it.

@@ -283,7 +283,10 @@ impl<P: CompletionPort> Flight<P> {
                 Action::Park { until } => return Next::Watch { until },
                 Action::Block { until } => return Next::Block { until: until.unwrap_or(Instant::MAX) },
                 Action::Finish(report) => {
-                    let ended = inner.port.as_ref().and_then(CompletionPort::ended);
+                    let port = inner.port.as_ref().filter(|_| report.outcome().is_some());
+                    // A backend that panics here has told of the end all the same.
+                    let ended = panics::caught("ended", || Ok(port.and_then(CompletionPort::ended)));
+                    let ended = ended.unwrap_or_default();
                     let report = report.ended_at(inner.wait.started(), ended);
                     self.end(report.into_result(self.word.as_ref(), inner.fault.take()));
                     return Next::Over;
