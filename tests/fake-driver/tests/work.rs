@@ -206,3 +206,19 @@ fn what_a_capture_would_miss_invalidates_it() {
     assert_eq!(driver.end_capture(stream), Err(Status::ILLEGAL_STATE));
     assert!(fake.violations().is_empty(), "{:?}", fake.violations());
 }
+
+/// Its stream was destroyed before, and it forbade calls in whatever test came next.
+#[test]
+fn a_capture_that_nobody_can_end_is_gone_with_a_reset() {
+    let fake = Fake::new().unwrap();
+    let driver = Driver::ready(&fake);
+    let stream = driver.stream_create(NON_BLOCKING).unwrap();
+    assert_eq!(driver.begin_capture(stream, GLOBAL), Status::SUCCESS);
+    assert_eq!(driver.stream_destroy(stream), Status::SUCCESS);
+    assert_eq!(driver.host_alloc(64, MAPPED), Err(Status::STREAM_CAPTURE_UNSUPPORTED));
+    fake.reset();
+    assert_eq!(driver.init(0), Status::SUCCESS);
+    let context = driver.primary_retain(0).unwrap();
+    assert_eq!(driver.set_current(context), Status::SUCCESS);
+    driver.host_alloc(64, MAPPED).unwrap();
+}

@@ -199,6 +199,8 @@ impl State {
             self.end_context(context);
         }
         self.primaries.clear();
+        // Those whose first stream was destroyed before are of no context any more.
+        self.captures.clear();
         self.buried.clear();
         self.rules.clear();
         self.releases += 1;
