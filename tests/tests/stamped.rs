@@ -1,6 +1,6 @@
 //! Points whose device stamps the time: their residuals are exact, however late a wait notices.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use wakeline_core::{
     Arming, CompletionLine, CompletionPort, ContextKey, Error, Inline, Instant, MemoryDescriptor, Nanos,
     Outcome, Residual, Status, Wait, WaitPlan, drive, run_inline,
 };
-use wakeline_sim::{SimConfig, SimDevice, SimPort, TimeLine, VirtualHost, VirtualTime, Witness};
+use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, TimeLine, VirtualHost, VirtualTime, Witness};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::watching::Stage;
 
@@ -75,6 +75,48 @@ fn a_wait_that_slept_past_the_end_knows_the_residual_all_the_same() {
         assert_eq!(residual, Nanos::from_micros(700), "{text}");
         assert!(report.elapsed > Nanos::from_micros(2_900), "{text}: {}", report.elapsed);
     }
+}
+
+/// A port that panics when it is asked for the time.
+struct Panics(SimPort<RealTime<StdClock, fn(Nanos)>>);
+
+impl CompletionPort for Panics {
+    type Line = Arc<CompletionLine>;
+
+    fn query(&mut self) -> Result<Status, Error> {
+        self.0.query()
+    }
+
+    fn block(&mut self, until: Option<Instant>) -> Result<Status, Error> {
+        self.0.block(until)
+    }
+
+    fn arm(&mut self) -> Result<Arming, Error> {
+        self.0.arm()
+    }
+
+    fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
+        self.0.descriptor()
+    }
+
+    fn ended(&self) -> Option<Instant> {
+        panic!("on purpose")
+    }
+}
+
+#[test]
+fn a_port_that_panics_when_it_is_asked_for_the_time_holds_up_nobody() {
+    let stage = Stage::new(SimConfig::default()).unwrap();
+    let watcher = Watcher::new().unwrap();
+    let point = Point::new("panics");
+    for text in PLANS.into_iter().chain(["flag:park_us=50,backstop_us=1000+trust", "block"]) {
+        let plan: WaitPlan = text.parse().unwrap();
+        let port = Panics(stage.work(Nanos::from_millis(1)).unwrap());
+        let other = watcher.wait(stage.work(Nanos::from_millis(2)).unwrap(), &plan, &point);
+        block_on(watcher.wait(port, &plan, &point)).unwrap();
+        block_on(other).unwrap();
+    }
+    watcher.close(Watcher::CLOSE).unwrap();
 }
 
 #[test]

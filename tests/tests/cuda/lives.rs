@@ -8,6 +8,7 @@ use wakeline_core::{CompletionPort, ErrorCode};
 use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Ordinal};
 use wakeline_fake_driver::{Act, Rule, Status};
+use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
 
@@ -19,6 +20,9 @@ driver_tests![
         dropping_ports_and_streams_under_work_returns_at_once,
         a_word_passes_on_when_its_stores_have_landed,
         a_kept_owner_goes_after_the_last_port,
+        a_kept_owner_goes_before_its_context,
+        an_owner_that_panics_when_it_is_dropped_is_counted,
+        a_blocking_wait_that_is_dropped_lets_its_helper_go,
         a_kept_context_goes_after_the_last_page,
         a_weak_handle_finds_a_context_while_it_is_there_and_open,
         closing_waits_for_stores_and_then_frees,
@@ -293,8 +297,61 @@ fn a_slot_whose_store_may_have_been_enqueued_is_never_given_again(rig: &Rig) {
     assert_eq!(next.descriptor().unwrap().seq().get(), 3, "1 is the start-up probe's, 2 the one that failed");
     wait(PLANS[5], &mut next).unwrap();
     drop((port, next, stream));
+    assert_eq!(rig.context().slots().lost, 0, "behind a store that has landed nothing is under way");
+    let stream = rig.stream();
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(999))).times(1));
+    stream.armed_port().unwrap_err();
+    drop(stream);
     assert_eq!(rig.context().slots().lost, 1);
     assert_eq!(rig.cuda().census().counts().slots_leaked, 1);
+}
+
+/// It may have something in that context.
+fn a_kept_owner_goes_before_its_context(rig: &Rig) {
+    let (context, kernels) = own(rig);
+    let theirs = context.stream().unwrap();
+    let raw = theirs.raw().as_ptr();
+    // SAFETY: the owner keeps the stream.
+    let stream = unsafe { CuStream::from_raw_kept(&context, raw, theirs) }.unwrap();
+    let mut port = stream.port().unwrap();
+    wait(PLANS[3], &mut port).unwrap();
+    drop((kernels, context, stream));
+    drop(port);
+}
+
+/// A panic of somebody else's destructor came out of the drop of a port.
+fn an_owner_that_panics_when_it_is_dropped_is_counted(rig: &Rig) {
+    struct Panics;
+    impl Drop for Panics {
+        #[expect(clippy::panic, reason = "on purpose")]
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let theirs = rig.stream();
+    // SAFETY: the stream lives to the end of the test.
+    let stream = unsafe { CuStream::from_raw_kept(rig.context(), theirs.raw().as_ptr(), Panics) }.unwrap();
+    let port = stream.port().unwrap();
+    drop(stream);
+    drop(port);
+    assert_eq!(rig.cuda().census().counts().drop_failures, 1);
+}
+
+fn a_blocking_wait_that_is_dropped_lets_its_helper_go(rig: &Rig) {
+    let watcher = Watcher::with(WatcherConfig::default().helpers_max(1).unwrap()).unwrap();
+    let point = Point::new("point");
+    let stream = rig.busy(ms(700));
+    for _ in 0..4 {
+        let mut waiting = watcher.wait(stream.port().unwrap(), &crate::waiting::plan("block"), &point);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(std::pin::Pin::new(&mut waiting).poll(&mut context).is_pending());
+        std::thread::sleep(Duration::from_millis(10));
+        drop(waiting);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The one helper is free again.
+    block_on(watcher.wait(stream.port().unwrap(), &crate::waiting::plan("block"), &point)).unwrap();
+    watcher.close(Watcher::CLOSE).unwrap();
 }
 
 fn slots_run_out_with_an_error(rig: &Rig) {

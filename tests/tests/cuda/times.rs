@@ -2,9 +2,9 @@
 
 use std::time::Instant as Wall;
 
-use wakeline_core::{Clock, CompletionPort, Nanos, Residual, Wait};
-use wakeline_cuda::TimedStream;
+use wakeline_core::{Clock, CompletionPort, ErrorCode, Nanos, Residual, Wait};
 use wakeline_cuda::kernels::TimedSteps;
+use wakeline_cuda::{CuStream, Graph, TimedStream};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
@@ -15,6 +15,7 @@ driver_tests![
     Both: a_wait_that_noticed_late_has_an_exact_residual,
         a_watcher_learns_the_exact_residual,
         a_point_whose_stamp_was_taken_by_later_ones_does_not_guess,
+        nothing_is_launched_in_a_capture_or_on_another_threads_stream,
         steps_are_as_long_as_they_are_told_and_say_when_they_ended;
 ];
 
@@ -69,6 +70,38 @@ fn a_point_whose_stamp_was_taken_by_later_ones_does_not_guess(rig: &Rig) {
     }
     assert!(first.ended().is_none());
     assert!(later.iter().all(|port| port.ended().is_some()));
+}
+
+/// The user's graph then stored into words that were others' by then.
+fn nothing_is_launched_in_a_capture_or_on_another_threads_stream(rig: &Rig) {
+    let stream = rig.stream();
+    let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
+    let steps = TimedSteps::new(&stream, StdClock::new()).unwrap();
+    let graph = Graph::capture(&stream, (), |()| {
+        assert_eq!(timed.port().unwrap_err().code(), ErrorCode::StreamCapturing);
+        assert_eq!(steps.launch(Nanos::ZERO, false).unwrap_err().code(), ErrorCode::StreamCapturing);
+        assert_eq!(steps.launch(Nanos::ZERO, true).unwrap_err().code(), ErrorCode::StreamCapturing);
+        Ok(())
+    });
+    drop(graph);
+    let stream = {
+        // SAFETY: 2 stands for this thread's own default stream, which is always there.
+        let stream = unsafe { CuStream::from_raw(rig.context(), core::ptr::without_provenance_mut(2)) };
+        stream.unwrap()
+    };
+    let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
+    let steps = TimedSteps::new(&stream, StdClock::new()).unwrap();
+    let launches = || if rig.is_fake() { rig.stand_in().calls("cuLaunchKernel") } else { 0 };
+    let before = launches();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(timed.port().unwrap_err().code(), ErrorCode::ForeignStream);
+            assert_eq!(steps.launch(Nanos::ZERO, false).unwrap_err().code(), ErrorCode::ForeignStream);
+        });
+    });
+    assert_eq!(launches(), before);
+    let mut port = timed.port().unwrap();
+    wait_for(Wait::new(&plan("poll")), &mut port).unwrap();
 }
 
 fn steps_are_as_long_as_they_are_told_and_say_when_they_ended(rig: &Rig) {

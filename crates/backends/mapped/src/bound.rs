@@ -68,10 +68,12 @@ impl<D: LineDriver> Drop for Bound<'_, D> {
         if let Some(mode) = self.mode {
             self.note(self.driver.exchange_capture_mode(mode).map(drop));
         }
-        // Where guards are dropped out of order, another's context is this thread's by now: it stays.
-        if let Some(before) = self.before
-            && self.driver.current().is_ok_and(|current| current == self.context)
-        {
+        if let Some(before) = self.before {
+            // Where guards are dropped out of order, another's context is this thread's by now: it stays.
+            match self.driver.current() {
+                Ok(current) if current != self.context => return,
+                current => self.note(current.map(drop)),
+            }
             // SAFETY: it was this thread's context when the value was made, and is alive by the contract of `new`.
             self.note(unsafe { self.driver.set_current(before) });
         }
