@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
-use wakeline::{Nanos, WaitBands};
+use wakeline::{ErrorCode, Nanos, WaitBands};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_examples::trace::TraceError;
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
@@ -108,6 +108,9 @@ enum Failure {
     /// An arm has a host that was not started, which would be a fault of this program.
     #[error("the host of an arm was not started")]
     NoHost,
+    /// There is no GPU to play them on.
+    #[error("no CUDA device: {0}; `--device auto` takes a simulated one instead")]
+    NoGpu(wakeline::Error),
     /// The task that waited is gone.
     #[error("the task of the waits failed: {0}")]
     Task(#[from] tokio::task::JoinError),
@@ -118,6 +121,7 @@ impl Failure {
         match self {
             Self::Help(_) => 0,
             Self::Usage(_) | Self::Trace(_) | Self::Json { .. } | Self::Prometheus { .. } => 2,
+            Self::NoGpu(_) => 3,
             Self::Output(_) | Self::Wait(_) | Self::TooEarly | Self::NoHost | Self::Task(_) => 1,
         }
     }
@@ -140,7 +144,7 @@ fn run() -> Result<(), Failure> {
     let clock = StdClock::new();
     let gpu = match setup.cli.device {
         Where::Sim => None,
-        Where::Cuda => Some(Gpu::open(clock)?),
+        Where::Cuda => Some(Gpu::open(clock).map_err(no_gpu)?),
         Where::Auto => match Gpu::open(clock) {
             Ok(gpu) => Some(gpu),
             Err(error) => {
@@ -152,6 +156,18 @@ fn run() -> Result<(), Failure> {
     match gpu {
         Some(gpu) => setup.measure(clock, || Ok(gpu)),
         None => setup.measure(clock, || Sim::start(clock, SEED)),
+    }
+}
+
+/// Tells that there is no GPU from what is wrong with one.
+fn no_gpu(error: wakeline::Error) -> Failure {
+    match error.code() {
+        ErrorCode::LibraryMissing
+        | ErrorCode::SymbolMissing
+        | ErrorCode::LibraryStub
+        | ErrorCode::DriverTooOld
+        | ErrorCode::NoDevice => Failure::NoGpu(error),
+        _ => Failure::Wait(error),
     }
 }
 

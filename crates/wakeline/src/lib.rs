@@ -27,8 +27,11 @@ pub use settings::Settings;
 #[doc(inline)]
 pub use wakeline_core::*;
 #[cfg(feature = "cuda")]
+#[doc(inline)]
 pub use wakeline_cuda as cuda;
 #[cfg(feature = "sim")]
+#[doc(inline)]
 pub use wakeline_sim as sim;
 #[cfg(feature = "wordwait")]
+#[doc(inline)]
 pub use wakeline_wordwait as wordwait;

@@ -66,7 +66,7 @@ fn run(cuda: &Cuda) -> Result<(), Box<dyn Error>> {
     // What makes its streams awaitable: two lines, kept for as long as the stream is.
     let context = CudaContext::from_cudarc(cuda, &stream)?;
     let awaitable = CuStream::from_cudarc(&context, &stream)?;
-    println!("words stored by {}", context.completion());
+    println!("completion by {}", context.completion());
 
     let watcher = Watcher::new()?;
     let tokio = TokioWatcher::new(&watcher);

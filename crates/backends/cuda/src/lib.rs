@@ -74,6 +74,9 @@ pub use readback::Readback;
 pub use timed::{STAMPS, TimedPort, TimedStream};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]
+pub use wakeline_mapped::error::{CallError, Kind};
+#[doc(inline)]
 pub use wakeline_mapped::{
-    Answer, Bound, CompletionPath, Context, ContextConfig, LineDriver, Ordinal, SlotUse,
+    Answer, Bound, Census, CompletionPath, Context, ContextConfig, Counts, KernelWord, LineDriver,
+    MappedLine, Ordinal, PROBE_MS_MAX, Port, SLOTS_MAX, SlotUse, Stream, WeakContext,
 };

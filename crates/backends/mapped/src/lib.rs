@@ -14,7 +14,8 @@
 //! 3. A stream's submission lock covers taking a number and enqueuing its store, and no other call.
 //! 4. Every call binds the context that it needs and gives the caller's back; no call of ours invalidates a capture.
 //! 5. After a sticky fault every wait of that context fails with the first cause; other contexts go on.
-//! 6. No drop waits for the device, panics, or frees what a store may still come into.
+//! 6. No drop panics, or frees what a store may still come into; none waits for the device, but that the last of a context gives it back, for which
+//!    the driver may.
 #![allow(unsafe_code, reason = "a backend: it hands the driver's pointers on")]
 
 mod bound;

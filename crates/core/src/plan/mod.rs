@@ -47,7 +47,7 @@ pub const WINDOW_MAX: u16 = 256;
 ///
 /// | text | the thread | costs | authority |
 /// |---|---|---|---|
-/// | `block` | sleeps in the driver's own wait | the driver's wake-up, often tens of microseconds late | driver |
+/// | `block` | blocks in the backend: in the driver's own wait, or in naps between queries | the wake-up, often tens of microseconds late | driver |
 /// | `poll` | asks the driver in a loop | a core | driver |
 /// | `flag:park_us=..,backstop_us=..` | parks on the completion word | a store a point, little CPU | driver |
 /// | `flag:..+trust` | the same | one driver call less a point | word |
@@ -84,7 +84,7 @@ enum Stored {
 const _: () = assert!(size_of::<WaitPlan>() <= 32, "a plan is copied into every report");
 
 impl WaitPlan {
-    /// `block`: the driver's own blocking wait.
+    /// `block`: the backend's blocking wait.
     pub const fn block() -> Self {
         Self::plain(Stored::Block)
     }
@@ -194,7 +194,7 @@ impl fmt::Display for WaitPlan {
 /// What a wait watches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
-    /// The driver's own blocking wait.
+    /// The backend's blocking wait.
     Block,
     /// The driver's status, asked in a loop.
     Poll,
