@@ -45,7 +45,8 @@ fn the_hot_path_allocates_nothing() {
 
     let point = Point::new("decode");
     let mut result = Ok(one());
-    point.observe(&result); // makes the window
+    point.observe(&result);
+    assert!(point.predict(&plan).is_some()); // learns, and so makes the window
     count("waits told to a shared point", || {
         for ms in 1..1_000 {
             if let Ok(report) = &mut result {
