@@ -12,7 +12,8 @@ use std::time::{Duration, Instant as Wall};
 use wakeline_core::{Clock, CompletionPort, Error, ErrorCode, Nanos, Report, WaitPlan};
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::{AWAY_NS_MAX, Point, Watcher, WatcherConfig, WatcherWait, block_on};
-use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, RealPort, Stage, eventually, measured, within};
+use wakeline_tests::measured::measured;
+use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, RealPort, Stage, eventually, within};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const LIMIT: Duration = Duration::from_secs(20);
@@ -215,7 +216,7 @@ fn a_watcher_is_closed_by_a_waker() {
 /// A driver call that does not return is named by `close` in time, and holds up the end of nobody else's wait.
 #[test]
 fn a_close_during_a_stuck_query_gives_its_error_in_time_and_ends_all_other_waits() {
-    let faults = Faults { slow_query: Chance::always(1_500_000_000), ..Faults::none() };
+    let faults = Faults { slow_query: Chance::always(3_000_000_000), ..Faults::none() };
     for shards in [1, 2] {
         let stage = Stage::new(SimConfig { faults, ..SimConfig::default() }).unwrap();
         let healthy = Stage::new(SimConfig::default()).unwrap();
@@ -240,7 +241,7 @@ fn a_close_during_a_stuck_query_gives_its_error_in_time_and_ends_all_other_waits
             let took = start.elapsed();
             assert_eq!(error.code(), ErrorCode::Backend);
             assert!(error.to_string().contains("1 thread(s)"), "{error}");
-            assert!(took < Duration::from_millis(700), "{took:?}");
+            assert!(took < Duration::from_millis(2_000), "{took:?}");
             for wait in &mut others {
                 assert_eq!(
                     code(poll(wait, Waker::noop())),
@@ -310,7 +311,7 @@ fn a_query_that_panics_is_an_error_of_its_wait_alone() {
 fn a_waker_that_blocks_delays_no_other_beyond_the_takeover() {
     const BLOCKS: Duration = Duration::from_millis(100);
     let stage = Stage::new(SimConfig::default()).unwrap();
-    measured(|| {
+    measured(|_| {
         let watcher = Watcher::new().unwrap();
         let point = Point::new("blocks");
         let began = Arc::new(OnceLock::new());
