@@ -6,7 +6,6 @@
 //! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
 //! | `crowds/` | crowds of waits in real time on any host, drawn from a seed and judged against the truth |
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
-//! | `measured.rs` | bounds on time, judged beside what the plainest code gets at the same time |
 //! | `rig.rs` | a CUDA driver to test on: the stand-in, or the machine's own |
 //! | `bin/soak.rs` | runs many seeds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
@@ -14,7 +13,6 @@
 //! | `tests/TABLE.md` | which test keeps which promise |
 
 pub mod crowds;
-pub mod measured;
 pub mod probe;
 pub mod rig;
 pub mod waits;

@@ -193,16 +193,6 @@ pub fn eventually(within: Duration, mut yes: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// The middle one.
-///
-/// # Panics
-///
-/// There is none.
-pub fn median<T: Ord + Copy>(values: &mut [T]) -> T {
-    values.sort_unstable();
-    values[values.len() / 2]
-}
-
 /// Runs `run` on a thread of its own.
 ///
 /// # Panics

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use wakeline_core::{
-    Authority, CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Inline, Instant, Mode, Nanos,
+    Authority, CancelToken, Clock, Error, ErrorCode, Executor, HostLine, Inline, Instant, Mode, Nanos,
     Outcome, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
 };
 use wakeline_sim::{
@@ -225,7 +225,7 @@ fn sim_in_real_time_on_the_executor_of_the_std_host() {
     let (clock, device, thread) = real();
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(clock);
     let mut executor = Executor::new(&reactor, &idle, &park, 1).unwrap();
     executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();
@@ -303,7 +303,7 @@ fn sim_in_real_time_on_the_executor_of_the_uring_host() {
     let (clock, device, thread) = real();
     let Some(ring) = ring(clock) else { return };
     let park = StdPark::new(&ring, ParkPolicy::default());
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(clock);
     let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
     executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();

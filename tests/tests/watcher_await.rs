@@ -11,14 +11,14 @@ use std::task::Wake;
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor,
-    Mode, Nanos, Seq, Slot, Status, WaitBands, WaitPlan,
+    Arming, CancelToken, Clock, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Mode,
+    Nanos, Seq, Slot, Status, WaitBands, WaitPlan,
 };
+use wakeline_measured::{measured, median};
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::usage::thread_switches;
 use wakeline_std::{Point, WATCH_SLICE_NS_MAX, Watcher, WatcherConfig, WatcherHandle, block_on};
-use wakeline_tests::measured::measured;
-use wakeline_tests::watching::{Calls, HookPort, PLANS, Stage, eventually, median, within};
+use wakeline_tests::watching::{Calls, HookPort, PLANS, Stage, eventually, within};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const PREDICT: &str =
@@ -387,12 +387,12 @@ fn tasks_are_woken_early_where_that_is_wanted() {
 
 /// A point whose word the device's own code stores.
 struct Kernel {
-    word: MemoryDescriptor<Arc<CompletionLine>>,
+    word: MemoryDescriptor<Arc<HostLine>>,
     arms: Arc<AtomicUsize>,
 }
 
 impl CompletionPort for Kernel {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
     fn query(&mut self) -> Result<Status, Error> {
         // The stream that the code runs in goes on.
         Ok(Status::Pending)
@@ -415,7 +415,7 @@ fn a_kernel_point_ends_on_its_word_and_is_not_armed() {
     let point = Point::new("kernel");
     for text in [FLAG, PREDICT] {
         for stored_before in [false, true] {
-            let line = Arc::new(CompletionLine::new());
+            let line = Arc::new(HostLine::new());
             let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[3], Seq::new(1));
             let arms = Arc::new(AtomicUsize::new(0));
             let port = Kernel { word, arms: Arc::clone(&arms) };

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant,
+    Arming, CancelToken, Clock, CompletionPort, ContextKey, Error, ErrorCode, HostLine, Instant,
     MemoryDescriptor, Nanos, Report, Seq, Slot, Status, WaitPlan, Wake,
 };
+use wakeline_measured::{measured, median};
 use wakeline_std::{Point, StdClock, Watcher, WatcherConfig, WatcherWait, block_on};
-use wakeline_tests::measured::measured;
-use wakeline_tests::watching::{eventually, median, within};
+use wakeline_tests::watching::{eventually, within};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const CONTEXT: ContextKey = ContextKey::new(7);
@@ -26,7 +26,7 @@ fn plan(text: &str) -> WaitPlan {
 /// What a test says of a device.
 #[derive(Default)]
 struct Device {
-    line: Arc<CompletionLine>,
+    line: Arc<HostLine>,
     done: AtomicBool,
     queries: AtomicUsize,
     /// A port that is let go panics.
@@ -48,11 +48,11 @@ impl Device {
 /// A port whose driver says what the test says.
 struct FakePort {
     device: Arc<Device>,
-    word: MemoryDescriptor<Arc<CompletionLine>>,
+    word: MemoryDescriptor<Arc<HostLine>>,
 }
 
 impl CompletionPort for FakePort {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         self.device.queries.fetch_add(1, Ordering::SeqCst);

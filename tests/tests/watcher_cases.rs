@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Clock, ErrorCode, Nanos, WaitPlan};
+use wakeline_measured::{measured, median};
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
-use wakeline_tests::measured::measured;
-use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, Stage, eventually, median, within};
+use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, Stage, eventually, within};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const LIMIT: Duration = Duration::from_secs(20);

@@ -10,10 +10,10 @@ use std::task::Wake;
 use std::time::Duration;
 
 use wakeline_core::{Clock, CompletionPort, ErrorCode, Instant, Nanos, WaitPlan};
+use wakeline_measured::{Machine, measured};
 use wakeline_sim::{Faults, SimConfig};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
-use wakeline_tests::measured::{Machine, measured};
-use wakeline_tests::watching::{Stage, eventually, within};
+use wakeline_tests::watching::{Stage, eventually};
 
 const FLIGHTS: usize = 900;
 /// A look at 900 words takes tens of microseconds without optimisation, and there is one for each of 900 queries.

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wakeline_core::{Nanos, WaitPlan};
+use wakeline_measured::measured;
 use wakeline_sim::SimConfig;
 use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
-use wakeline_tests::measured::measured;
 use wakeline_tests::watching::Stage;
 
 /// How long until the overseer is at rest, at least, after the last driver call or waker.

@@ -10,9 +10,9 @@ use std::task::Wake;
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Clock, CompletionPort, Error, ErrorCode, Nanos, Report, WaitPlan};
+use wakeline_measured::measured;
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::{AWAY_NS_MAX, Point, Watcher, WatcherConfig, WatcherWait, block_on};
-use wakeline_tests::measured::measured;
 use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, RealPort, Stage, eventually, within};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";

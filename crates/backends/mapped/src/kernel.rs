@@ -61,6 +61,12 @@ impl<D: LineDriver> KernelWord<D> {
         self.word(Seq::ZERO).word()
     }
 
+    /// Stores `number` from the host, `Release`: for a word that tells a kernel something, or what rises between two kernels.
+    pub fn set(&self, number: Seq) {
+        // SAFETY: the page is the context's.
+        unsafe { self.place.store(number) };
+    }
+
     /// "The word reaches this number", for a wait that needs no driver: a watcher's bare word, say.
     pub fn word(&self, number: Seq) -> MemoryDescriptor<MappedLine<D>> {
         // SAFETY: the place is of a page of this context.

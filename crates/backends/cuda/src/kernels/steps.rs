@@ -59,8 +59,7 @@ struct Cell {
 impl Cell {
     /// Says how long the next step is.
     fn set(&self, length: Nanos) {
-        let word = self.length.word(Seq::ZERO);
-        word.line().store(word.slot(), Seq::new(length.as_nanos()));
+        self.length.set(Seq::new(length.as_nanos()));
     }
 }
 

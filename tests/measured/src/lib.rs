@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 use wakeline_core::Nanos;
 
-use crate::watching::median;
-
 /// How often a measurement is made at most.
 const ATTEMPTS: u32 = 10;
 /// How long the thread of the control sleeps.
@@ -89,7 +87,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a measurement until it is right, up to ten times with longer and longer pauses between, one at a time in a process.
+/// What measures time does not run beside each other in one process.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    lock(&ALONE)
+}
+
+/// The middle one.
+///
+/// # Panics
+///
+/// There is none.
+pub fn median<T: Ord + Copy>(values: &mut [T]) -> T {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// Makes a measurement until it is right, up to ten times with longer and longer pauses between. Call it [`alone`], or let nothing else that it matters for run in the process.
 ///
 /// Where it was wrong every time, and each time the machine was unfit for it, there is a line on standard error that begins with
 /// `skipped:`, which the test harness does not swallow.
@@ -98,8 +112,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// With what each found wrong, where the machine was fit at least once.
 pub fn measured(mut once: impl FnMut(&Machine) -> Result<(), String>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = lock(&ALONE);
     let (mut wrong, mut unfit) = (Vec::new(), Vec::new());
     for attempt in 0..ATTEMPTS {
         std::thread::sleep(Duration::from_millis(100) * attempt);
