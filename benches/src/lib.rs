@@ -9,6 +9,7 @@
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
 //! | [`Signed`] | the quantiles of times that may be below zero |
 //! | [`gpu`] | what the programs share that need a GPU |
+//! | [`ab`] | A/B runs: `cargo xtask bench` |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
@@ -30,6 +31,7 @@
 
 extern crate alloc;
 
+pub mod ab;
 mod apart;
 pub mod gpu;
 pub mod micro;
