@@ -1,7 +1,9 @@
 //! The driver's calls that waits are made of, one by one: for measuring what each costs, and for comparing a wait of ours with the
 //! driver's own. No wait needs them.
 
+use core::ffi::{c_uint, c_void};
 use core::fmt;
+use core::ptr;
 
 use wakeline_core::{Error, Status};
 use wakeline_mapped::Bound;
@@ -9,6 +11,10 @@ use wakeline_mapped::driver::{LineDriver, RawEvent};
 use wakeline_mapped::error::CallError;
 
 use crate::cuda::Cuda;
+use crate::sys::{
+    CU_CTX_SCHED_AUTO, CU_CTX_SCHED_BLOCKING_SYNC, CU_CTX_SCHED_MASK, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD,
+    CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING,
+};
 use crate::wait::{CuStream, CudaContext};
 
 /// Blocks this thread until all that was enqueued on `stream` so far is done: `cuStreamSynchronize`, with the stream's context bound.
@@ -79,6 +85,24 @@ impl<'c> Calls<'c> {
         Ok(Self { stream: stream.clone(), event, context, _bound: bound })
     }
 
+    /// The same with an event for which [`synchronize_event`](Self::synchronize_event) sleeps until the device's interrupt.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn blocking(context: &'c CudaContext, stream: &CuStream) -> Result<Self, Error> {
+        let mut calls = Self::new(context, stream)?;
+        let mut event = ptr::null_mut();
+        let create = calls.cuda().symbols().cuEventCreate;
+        // SAFETY: the context is bound, and `event` is a handle's room.
+        let status = unsafe { create(&raw mut event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING) };
+        calls.cuda().check("cuEventCreate", status)?;
+        let plain = core::mem::replace(&mut calls.event, RawEvent::from_ptr(event));
+        // SAFETY: the context is bound, and the event was made by `new` and is destroyed once.
+        unsafe { calls.cuda().event_destroy(plain) }?;
+        Ok(calls)
+    }
+
     fn cuda(&self) -> &Cuda {
         self.context.driver()
     }
@@ -113,6 +137,67 @@ impl<'c> Calls<'c> {
         unsafe { self.cuda().event_query(self.event) }
     }
 
+    /// Blocks this thread until what the event stands for is done. As [`synchronize`], without an end.
+    ///
+    /// # Errors
+    ///
+    /// What the driver said.
+    pub fn synchronize_event(&self) -> Result<(), CallError> {
+        let cuda = self.cuda();
+        let wait = cuda.symbols().cuEventSynchronize.ok_or_else(|| cuda.absent("cuEventSynchronize"))?;
+        // SAFETY: the context is bound and the event its own.
+        let status = unsafe { wait(self.event.as_ptr()) };
+        cuda.check("cuEventSynchronize", status)
+    }
+
+    /// Blocks this thread until the stream has nothing left. As [`synchronize`], of which the context's binding is left out.
+    ///
+    /// # Errors
+    ///
+    /// What the driver said.
+    pub fn synchronize_stream(&self) -> Result<(), CallError> {
+        let cuda = self.cuda();
+        let wait = cuda.symbols().cuStreamSynchronize.ok_or_else(|| cuda.absent("cuStreamSynchronize"))?;
+        // SAFETY: the context is bound and the stream kept.
+        let status = unsafe { wait(self.stream.raw().as_ptr()) };
+        cuda.check("cuStreamSynchronize", status)
+    }
+
+    /// Has a thread of the driver's run `then` once all that was enqueued so far is done. After a fault it never does, and `then` is leaked.
+    ///
+    /// `then` must call nothing of CUDA, by the driver's rules. Should it panic, the process ends.
+    ///
+    /// # Errors
+    ///
+    /// What the driver said.
+    pub fn call_host(&self, then: impl FnOnce() + Send + 'static) -> Result<(), CallError> {
+        let then: *mut Then = Box::into_raw(Box::new(Box::new(then)));
+        // SAFETY: the context is bound and the stream kept; `run` takes just this box, which is kept until it is called.
+        unsafe { self.cuda().call_host(self.stream.raw(), run, then.cast()) }.inspect_err(|_| {
+            // SAFETY: nothing was enqueued, so the box is still this function's.
+            drop(unsafe { Box::from_raw(then) });
+        })
+    }
+
+    /// Sets how the driver's own waits in this context wait from now on, for every user of the context. What it was before.
+    ///
+    /// # Errors
+    ///
+    /// What the driver said; it lacks [`Caps::CONTEXT_FLAGS`](crate::Caps::CONTEXT_FLAGS).
+    pub fn schedule(&self, schedule: Schedule) -> Result<Schedule, CallError> {
+        let (cuda, symbols) = (self.cuda(), self.cuda().symbols());
+        let get = symbols.cuCtxGetFlags.ok_or_else(|| cuda.absent("cuCtxGetFlags"))?;
+        let set = symbols.cuCtxSetFlags.ok_or_else(|| cuda.absent("cuCtxSetFlags"))?;
+        let mut flags: c_uint = 0;
+        // SAFETY: the context is bound, and `flags` is a number's room.
+        let status = unsafe { get(&raw mut flags) };
+        cuda.check("cuCtxGetFlags", status)?;
+        // SAFETY: the context is bound; of flags that it does not take the driver says so.
+        let status = unsafe { set(flags & !CU_CTX_SCHED_MASK | schedule.flags()) };
+        cuda.check("cuCtxSetFlags", status)?;
+        Ok(Schedule::of(flags))
+    }
+
     /// Whether the stream is being captured.
     ///
     /// # Errors
@@ -139,6 +224,51 @@ impl<'c> Calls<'c> {
     /// What the driver said.
     pub fn exchange_capture_mode(&self) -> Result<(), CallError> {
         self.cuda().exchange_capture_mode(Cuda::RELAXED).map(drop)
+    }
+}
+
+/// What [`Calls::call_host`] hands to the driver: a thin pointer to it.
+type Then = Box<dyn FnOnce() + Send>;
+
+/// # Safety
+///
+/// `then` is a box of [`Calls::call_host`] that nobody else has, called once.
+unsafe extern "C" fn run(then: *mut c_void) {
+    // SAFETY: by the contract.
+    let then = unsafe { Box::from_raw(then.cast::<Then>()) };
+    then();
+}
+
+/// How the driver's own waits wait: a setting of a context.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Schedule {
+    /// As the driver likes: it spins where there are more processors than contexts.
+    Auto,
+    /// By a loop.
+    Spin,
+    /// By a loop that lets other threads run.
+    Yield,
+    /// Asleep, until the device's interrupt.
+    Block,
+}
+
+impl Schedule {
+    const fn flags(self) -> c_uint {
+        match self {
+            Self::Auto => CU_CTX_SCHED_AUTO,
+            Self::Spin => CU_CTX_SCHED_SPIN,
+            Self::Yield => CU_CTX_SCHED_YIELD,
+            Self::Block => CU_CTX_SCHED_BLOCKING_SYNC,
+        }
+    }
+
+    const fn of(flags: c_uint) -> Self {
+        match flags & CU_CTX_SCHED_MASK {
+            CU_CTX_SCHED_SPIN => Self::Spin,
+            CU_CTX_SCHED_YIELD => Self::Yield,
+            CU_CTX_SCHED_BLOCKING_SYNC => Self::Block,
+            _ => Self::Auto,
+        }
     }
 }
 

@@ -38,5 +38,7 @@ bitflags! {
         const PRIORITIES = 1 << 8;
         /// Devices have identities that last: `cuDeviceGetUuid_v2`.
         const UUIDS = 1 << 9;
+        /// How the driver's own waits wait can be read and changed while a context is in use: `cuCtxGetFlags`, `cuCtxSetFlags`.
+        const CONTEXT_FLAGS = 1 << 10;
     }
 }

@@ -58,7 +58,7 @@ mod sys;
 mod timed;
 mod wait;
 
-pub use calls::{Calls, synchronize};
+pub use calls::{Calls, Schedule, synchronize};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
 pub use cuda::{Cuda, DriverVersion};

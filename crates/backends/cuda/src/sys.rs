@@ -59,8 +59,13 @@ pub(crate) const CU_STREAM_WRITE_VALUE_DEFAULT: c_uint = 0;
 pub(crate) const CU_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
 pub(crate) const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
 pub(crate) const CU_STREAM_CAPTURE_MODE_RELAXED: c_int = 2;
+pub(crate) const CU_EVENT_BLOCKING_SYNC: c_uint = 1;
 pub(crate) const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 pub(crate) const CU_CTX_SCHED_AUTO: c_uint = 0;
+pub(crate) const CU_CTX_SCHED_SPIN: c_uint = 1;
+pub(crate) const CU_CTX_SCHED_YIELD: c_uint = 2;
+pub(crate) const CU_CTX_SCHED_BLOCKING_SYNC: c_uint = 4;
+pub(crate) const CU_CTX_SCHED_MASK: c_uint = 7;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
@@ -175,6 +180,8 @@ symbols! {
     cuCtxPushCurrent 4000 "cuCtxPushCurrent_v2" required (CUcontext);
     cuCtxPopCurrent 4000 "cuCtxPopCurrent_v2" required (*mut CUcontext);
     cuCtxGetDevice 2000 "cuCtxGetDevice" required (*mut CUdevice);
+    cuCtxGetFlags 7000 "cuCtxGetFlags" CONTEXT_FLAGS (*mut c_uint);
+    cuCtxSetFlags 12010 "cuCtxSetFlags" CONTEXT_FLAGS (c_uint);
     cuCtxGetStreamPriorityRange 5050 "cuCtxGetStreamPriorityRange" PRIORITIES (*mut c_int, *mut c_int);
 
     // streams

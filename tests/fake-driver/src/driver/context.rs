@@ -257,6 +257,22 @@ pub(super) fn get_device_v2(state: &mut State, out: Out<c_int>, context: u64) ->
     out.set(context.device)
 }
 
+pub(super) fn get_flags(state: &mut State, out: Out<c_uint>) -> Answer {
+    let handle = state.current()?;
+    out.set(state.contexts.get(&handle).map_or(0, |context| context.flags))
+}
+
+pub(super) fn set_flags(state: &mut State, flags: c_uint) -> Answer {
+    let handle = state.current()?;
+    if flags & !FLAGS != 0 {
+        return Err(Status::INVALID_VALUE.into());
+    }
+    if let Some(context) = state.contexts.get_mut(&handle) {
+        context.flags = flags;
+    }
+    Ok(())
+}
+
 pub(super) fn get_id(state: &mut State, context: u64, out: Out<u64>) -> Answer {
     let handle = state.named_or_current(context)?;
     let context = state.contexts.get(&handle).ok_or(Status::CONTEXT_IS_DESTROYED)?;

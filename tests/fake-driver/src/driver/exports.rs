@@ -86,6 +86,8 @@ exports! {
     "cuCtxSetCurrent" 4000 cuCtxSetCurrent(context: u64) => context::set_current;
     "cuCtxGetDevice" 2000 cuCtxGetDevice(out: Out<c_int>) => context::get_device;
     "cuCtxGetDevice" 13000 cuCtxGetDevice_v2(out: Out<c_int>, context: u64) => context::get_device_v2;
+    "cuCtxGetFlags" 7000 cuCtxGetFlags(out: Out<c_uint>) => context::get_flags;
+    "cuCtxSetFlags" 12010 cuCtxSetFlags(flags: c_uint) => context::set_flags;
     "cuCtxGetId" 12000 cuCtxGetId(context: u64, out: Out<u64>) => context::get_id;
     "cuCtxGetStreamPriorityRange" 5050 cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) => context::priority_range;
     "cuCtxSynchronize" 2000 cuCtxSynchronize() => context::synchronize;
