@@ -1,6 +1,8 @@
 //! A stand-in for `libcuda.so.1`: a library that exports the driver's symbols, simulates devices in real time, and can be
 //! made to fail, delay, drop, refuse or block every call.
 //!
+//! For benchmarks it also has the few symbols of `libnvidia-ml.so.1` that tell what energy a device has used.
+//!
 //! The package is built twice from one source:
 //!
 //! - as a C library, all that is below `driver`: the exported symbols `cu*` and the state behind them. It has threads and

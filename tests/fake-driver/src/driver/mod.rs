@@ -18,6 +18,7 @@ mod context;
 mod control;
 mod current;
 mod device;
+mod energy;
 mod engine;
 mod enqueue;
 mod event;
