@@ -5,7 +5,7 @@
 //! | [`Paired`] | rotates the arms and pairs what they cost by round |
 //! | [`Interval`], [`Tail`] | a mean with its 99 % Student-t interval; the quantiles of a latency |
 //! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
-//! | [`Usage`] | CPU clocks and context switches of a stretch of code |
+//! | [`Usage`], [`Threads`] | CPU clocks and context switches of a stretch of code; of the threads of watchers |
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
 //! | [`Signed`] | the quantiles of times that may be below zero |
 //! | [`gpu`] | what the programs share that need a GPU |
@@ -39,6 +39,7 @@ mod paired;
 mod record;
 mod signed;
 mod stats;
+mod threads;
 mod usage;
 
 pub use apart::Apart;
@@ -46,4 +47,5 @@ pub use paired::Paired;
 pub use record::{Environment, JsonLines, Record, read_json_lines};
 pub use signed::Signed;
 pub use stats::{CONFIDENCE, Interval, Quantiles, Tail};
+pub use threads::Threads;
 pub use usage::Usage;

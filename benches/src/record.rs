@@ -61,6 +61,18 @@ pub struct Environment {
     pub seed: u64,
     /// When it began, in seconds since 1970.
     pub began_unix_s: u64,
+    /// What the system reads the time from, where it tells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clock_source: Option<String>,
+    /// The commit that the program was built from, where whoever built it says so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// The GPU's driver and what it speaks, where one was used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub driver: Option<String>,
+    /// The GPU's name, where one was used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gpu: Option<String>,
 }
 
 /// What stands where the system does not tell.
@@ -81,6 +93,10 @@ impl Environment {
             timer_slack_ns: TimerSlack::of_this_thread().map(Nanos::as_nanos),
             seed,
             began_unix_s: since_1970.map_or(0, |length| length.as_secs()),
+            clock_source: clock_source(),
+            commit: None,
+            driver: None,
+            gpu: None,
         }
     }
 }
@@ -90,6 +106,13 @@ fn cpu() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The clock that Linux measures time by.
+pub(crate) fn clock_source() -> Option<String> {
+    let text =
+        std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
+    Some(text.trim().to_owned())
 }
 
 fn kernel() -> Option<String> {

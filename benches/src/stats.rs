@@ -1,5 +1,7 @@
 //! Means with their intervals, and the quantiles of latencies.
 
+use alloc::vec::Vec;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -37,6 +39,13 @@ impl Interval {
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let half_width = t_quantile(n - 1).map(|t| t * (squares / (count - 1.0) / count).sqrt());
         Some(Self { mean, half_width, n })
+    }
+}
+
+impl Interval {
+    /// Whether `value` lies outside of it: with [`CONFIDENCE`] the true mean is another then. A single value excludes none.
+    pub fn excludes(&self, value: f64) -> bool {
+        self.half_width.is_some_and(|half_width| (self.mean - value).abs() > half_width)
     }
 }
 
@@ -93,6 +102,32 @@ impl Tail {
         self.histogram.saturating_record(ns);
     }
 
+    /// It as a curve: values, and the share of all that is at most that; as many points as told at most, rising in both. The points
+    /// lie closer to each other where the tail is: half of them are above the 90 % that most values stay within.
+    pub fn curve(&self, points: usize) -> Vec<(u64, f64)> {
+        let mut curve: Vec<(u64, f64)> = Vec::new();
+        let count = self.histogram.len();
+        if count == 0 || points == 0 {
+            return curve;
+        }
+        let half = points.div_ceil(2);
+        for point in 1..=points {
+            let share = if point <= half {
+                0.9 * ratio(point, half)
+            } else {
+                // The rest of the way shrinks by the same factor, down to a single value.
+                1.0 - 0.1 * (10.0 / real(count.max(10))).powf(ratio(point - half, points - half))
+            };
+            let ns = self.histogram.value_at_quantile(if point == points { 1.0 } else { share });
+            // The share that truly is at most so high: values are of buckets.
+            let share = real(self.histogram.count_between(0, ns)) / real(count);
+            if curve.last().is_none_or(|(last, last_share)| ns > *last && share > *last_share) {
+                curve.push((ns, share.min(1.0)));
+            }
+        }
+        curve
+    }
+
     /// What it holds.
     pub fn quantiles(&self) -> Quantiles {
         if self.histogram.is_empty() {
@@ -107,6 +142,15 @@ impl Tail {
             max_ns: self.histogram.max(),
         }
     }
+}
+
+fn ratio(part: usize, of: usize) -> f64 {
+    count(part) / count(of.max(1))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an f64 is exact to 2^53 values")]
+fn real(value: u64) -> f64 {
+    value as f64
 }
 
 impl Default for Tail {
@@ -175,6 +219,31 @@ mod tests {
         {
             assert!(told.abs_diff(true_value) <= true_value / 1_000, "{told} for {true_value}");
         }
+    }
+
+    #[test]
+    fn a_curve_rises_in_both_and_ends_at_the_highest() {
+        let mut tail = Tail::new();
+        assert_eq!(tail.curve(64), []);
+        (1..=10_000).for_each(|us| tail.record(us * 1_000));
+        let curve = tail.curve(64);
+        assert!(curve.len() > 32 && curve.len() <= 64, "{curve:?}");
+        assert!(curve.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1), "{curve:?}");
+        for (ns, share) in &curve {
+            assert!((*share - real(*ns) / 1e7).abs() < 0.002, "{ns} {share}");
+        }
+        assert!((curve.last().unwrap().1 - 1.0).abs() < 1e-12);
+        assert!(curve.iter().filter(|(_, share)| *share > 0.9).count() >= 16, "{curve:?}");
+        let mut one = Tail::new();
+        one.record(7);
+        assert_eq!((one.curve(64), one.curve(0)), (vec![(7, 1.0)], vec![]));
+    }
+
+    #[test]
+    fn an_interval_excludes_what_is_further_off_than_its_half_width() {
+        let interval = Interval { mean: 1.05, half_width: Some(0.04), n: 9 };
+        assert!(interval.excludes(1.0) && !interval.excludes(1.02) && interval.excludes(1.1));
+        assert!(!Interval { half_width: None, ..interval }.excludes(1.0));
     }
 
     #[test]

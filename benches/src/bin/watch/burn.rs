@@ -8,13 +8,12 @@ use std::time::{Duration, Instant as Wall};
 use serde::Serialize;
 use wakeline::sim::{RealTime, SimConfig, SimDevice};
 use wakeline::{Clock, Error, Nanos, WaitPlan};
-use wakeline_benches::Usage;
+use wakeline_benches::{Threads, Usage};
 use wakeline_std::{DeviceThread, ParkPolicy, Point, StdClock, Watcher, WatcherConfig, WatcherStats};
 
 use crate::args::Suite;
 use crate::output::{Failure, Output, real};
 use crate::tasks::{Begin, Device, Late, Tasks};
-use crate::threads::Threads;
 
 /// How long a new watcher has until it is at rest.
 const RESTS: Duration = Duration::from_millis(300);

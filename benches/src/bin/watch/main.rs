@@ -6,7 +6,7 @@
 //! | `cycles.rs` | `flights` | the same from one thread with 1 to 65,536 other flights armed; how long from a store to its task |
 //! | `burn.rs` | `burn` | CPU and wake-ups of the watcher's threads: nothing in flight; 64 flights of 20 ms at once, spread out, and spread out with lateness allowed |
 //!
-//! `tasks.rs` holds the tasks of `burn`, `threads.rs` reads what the watcher's threads have used, `args.rs` and `output.rs` are what
+//! `tasks.rs` holds the tasks of `burn`, `args.rs` and `output.rs` are what
 //! goes in and comes out. The device of `burn` is simulated in real time, by a thread of its own that is not counted.
 //!
 //! ```console
@@ -20,7 +20,6 @@ mod burn;
 mod cycles;
 mod output;
 mod tasks;
-mod threads;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -8,15 +8,16 @@ const NAMES: [&str; 3] = ["wakeline-watch", "wakeline-overse", "wakeline-help"];
 
 /// What they have used so far, all together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Threads {
-    pub(crate) cpu_ns: u64,
+pub struct Threads {
+    /// CPU time, user and system.
+    pub cpu_ns: u64,
     /// How often one of them went to sleep, which is how often one woke up.
-    pub(crate) wake_ups: u64,
+    pub wake_ups: u64,
 }
 
 impl Threads {
     /// Those that run now; `None` where none is found.
-    pub(crate) fn now() -> Option<Self> {
+    pub fn now() -> Option<Self> {
         let threads = fs::read_dir("/proc/self/task").ok()?.flatten();
         threads.filter_map(|thread| Self::of(&thread.path())).reduce(|sum, one| Self {
             cpu_ns: sum.cpu_ns + one.cpu_ns,
@@ -38,7 +39,8 @@ impl Threads {
     }
 
     /// What they have used since `earlier`. A thread that has ended meanwhile takes its own with it.
-    pub(crate) fn since(self, earlier: Self) -> Self {
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             wake_ups: self.wake_ups.saturating_sub(earlier.wake_ups),
