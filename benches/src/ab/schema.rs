@@ -82,6 +82,9 @@ pub struct Cell {
     pub arm: String,
     /// Whose way it is: `wakeline`, `raw`, or a peer's name with its version.
     pub family: String,
+    /// The text of its plan, where it has one: the same name may stand for another margin on another machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub plan: Option<String>,
     /// The arm that the ratios are to.
     pub base: String,
     /// How many rounds were run.
@@ -101,9 +104,11 @@ pub struct Cell {
 
 /// A measured quantity of an arm.
 ///
-/// Names in use: `latency` (mean added latency of a wait, ns), `cpu` (CPU time of the waiting threads for an operation, ns), `process_cpu`
-/// (of the whole process, ns), `switches` (voluntary context switches for an operation), `energy` (J for an operation), `throughput`
-/// (operations or tokens for a second), `late_wakes` (share).
+/// Names in use: `latency` (mean added latency of a wait, ns), `latency_p50` (the median of a round), `cpu` (CPU time of the waiting threads
+/// for an operation, ns), `process_cpu` (of the whole process but for what plays a simulated device, ns), `switches` (voluntary context switches
+/// for an operation), `energy` (J for an operation, of all that is known; `energy_gpu` and `energy_cpu` of it), `throughput`
+/// (operations or tokens for a second), `request_latency` (from a request's arrival to its last token, ns), `host_work` (CPU time of the
+/// declared work for an operation, ns), `late_wakes` (share).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Metric {
     /// `ns`, `J`, `1/s`, or empty for a plain number.

@@ -1,0 +1,74 @@
+//! Seeded draws: the same seed gives the same load, whatever the machine.
+
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// Random numbers of a seed.
+#[derive(Clone, Debug)]
+pub struct Draws(Pcg32);
+
+impl Draws {
+    /// Those of `seed`, and of `stream` among them: draws of two streams have nothing to do with each other.
+    pub fn new(seed: u64, stream: u64) -> Self {
+        let mut bytes = [0; 16];
+        let (first, second) = bytes.split_at_mut(8);
+        first.copy_from_slice(&seed.to_le_bytes());
+        second.copy_from_slice(&stream.to_le_bytes());
+        Self(Pcg32::from_seed(bytes))
+    }
+
+    /// Evenly from 0 up to, but not, 1.
+    pub fn share(&mut self) -> f64 {
+        f64::from(self.0.next_u32()) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    /// Evenly from `least` to `most`, both included; `least` where that is above `most`.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        match most.checked_sub(least).and_then(|span| span.checked_add(1)) {
+            Some(span) => least + self.0.next_u64() % span,
+            None => least,
+        }
+    }
+
+    /// The time to the next of events that come at random, so often in a unit of time on average.
+    pub fn until_next(&mut self, rate: f64) -> f64 {
+        -(1.0 - self.share()).ln() / rate
+    }
+
+    /// Normally distributed around 0, with a standard deviation of 1.
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
+        radius * (core::f64::consts::TAU * self.share()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean(draw: impl FnMut() -> f64) -> f64 {
+        core::iter::repeat_with(draw).take(20_000).sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_draws_again_and_another_stream_others() {
+        let of = |seed, stream| {
+            let mut draws = Draws::new(seed, stream);
+            [draws.between(0, u64::MAX - 1), draws.between(0, u64::MAX - 1)]
+        };
+        assert_eq!(of(1, 1), of(1, 1));
+        assert_ne!(of(1, 1), of(1, 2));
+        assert_ne!(of(1, 1), of(2, 1));
+    }
+
+    #[test]
+    fn draws_have_the_means_that_they_should() {
+        let mut draws = Draws::new(7, 0);
+        assert!((mean(|| draws.share()) - 0.5).abs() < 0.01);
+        assert!((mean(|| draws.until_next(4.0)) - 0.25).abs() < 0.01);
+        assert!(mean(|| draws.normal()).abs() < 0.03);
+        assert!((mean(|| draws.normal().powi(2)) - 1.0).abs() < 0.05);
+        assert!((0..1_000).all(|_| (3..=5).contains(&draws.between(3, 5))));
+        assert_eq!((draws.between(9, 9), draws.between(9, 3)), (9, 9));
+    }
+}

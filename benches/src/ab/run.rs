@@ -1,0 +1,278 @@
+//! A run, from its first line to its last.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write as _};
+use std::time::Instant;
+
+use wakeline_core::{Error, Nanos};
+use wakeline_std::TimerSlack;
+
+use super::args::{Args, Kind, Task, USAGE};
+use super::arms::{Catalogue, margin};
+use super::checks;
+use super::device::{CudaBench, Device, RawWay, SimBench};
+use super::energy::Energy;
+use super::hosts::{Hosts, Line as HostLine};
+use super::schema::{Check, End, Line, Run};
+use super::selftest;
+use super::session::{Output, Setup, Ways};
+use super::suites::{Suite, cases};
+use super::table::table;
+use crate::apart::Apart;
+use crate::gpu::{Failure, Gpu};
+use crate::record::{Environment, read_json_lines};
+
+/// The version of the lines that are written.
+pub const SCHEMA: u32 = 1;
+
+/// What the file of a run is called.
+pub const FILE: &str = "run.jsonl";
+
+/// The ways of waiting of other libraries, for work on a device.
+pub trait Peers<D: Device> {
+    /// Those that wait for work on this device, which they may hold on to.
+    ///
+    /// # Errors
+    ///
+    /// What a library says.
+    fn ways<'d>(&self, device: &'d D) -> Result<Vec<Box<dyn RawWay + 'd>>, Error>;
+}
+
+/// No other libraries.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPeers;
+
+impl<D: Device> Peers<D> for NoPeers {
+    fn ways<'d>(&self, _device: &'d D) -> Result<Vec<Box<dyn RawWay + 'd>>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// Does what the words behind the program's name ask for.
+///
+/// # Errors
+///
+/// See [`Failure`].
+pub fn bench(words: impl Iterator<Item = String>, peers: &impl Peers<CudaBench>) -> Result<(), Failure> {
+    let args = Args::parse(words).map_err(Failure::Usage)?;
+    match args.task {
+        Task::Help => Ok(writeln!(io::stdout(), "{USAGE}")?),
+        Task::SelfTest => self_test(),
+        Task::Run | Task::List => on_device(&args, peers),
+    }
+}
+
+fn on_device(args: &Args, peers: &impl Peers<CudaBench>) -> Result<(), Failure> {
+    let gpu = || CudaBench::open(args.driver.as_deref());
+    let sim = || Ok(SimBench::start(args.seed)?);
+    match args.device {
+        Kind::Cuda => open(args, gpu, peers, CudaBench::names),
+        Kind::Sim => open(args, sim, &NoPeers, |_| Vec::new()),
+        // Only looked for here: its threads belong on the processors that `open` gives them.
+        Kind::Auto => match Gpu::open(args.driver.as_deref()) {
+            Ok(_) => open(args, gpu, peers, CudaBench::names),
+            Err(Failure::NoGpu(error)) => {
+                writeln!(io::stderr(), "no CUDA device, so the device is simulated: {error}")?;
+                open(args, sim, &NoPeers, |_| Vec::new())
+            }
+            Err(failure) => Err(failure),
+        },
+    }
+}
+
+fn open<D: Device>(
+    args: &Args,
+    device: impl FnOnce() -> Result<D, Failure>,
+    peers: &impl Peers<D>,
+    identities: impl FnOnce(&D) -> Vec<wakeline_nvml::Gpu>,
+) -> Result<(), Failure> {
+    // While this thread may still be on all processors.
+    let environment = Environment::of_this_thread(args.seed);
+    // The watcher's threads, the driver's and what plays a device are on other processors than this thread.
+    let (started, apart) = Apart::from(|| {
+        let device = device()?;
+        let hosts = Hosts::start(device.clock())?;
+        Ok::<_, Failure>((device, hosts))
+    });
+    let (device, hosts) = started?;
+    let mut ways = device.ways()?;
+    ways.extend(peers.ways(&device)?);
+    let named: Vec<_> = ways.iter().map(|way| (way.name().to_owned(), way.family().to_owned())).collect();
+    if args.task == Task::List {
+        let catalogue = Catalogue::new(Nanos::ZERO, named)?;
+        return Ok(list::<D>(args, &catalogue)?);
+    }
+    let energy = Energy::find(&identities(&device), args.nvml.as_deref());
+    let ways = Ways(ways);
+    let on = On { device: &device, hosts: &hosts, ways: &ways, energy: &energy, apart: apart.as_ref() };
+    let result = measure(args, &on, named, environment);
+    drop(ways);
+    hosts.close()?;
+    result
+}
+
+/// An earlier run, where one was named.
+fn earlier(args: &Args) -> Result<Vec<Line>, Failure> {
+    let Some(path) = &args.baseline else { return Ok(Vec::new()) };
+    let read = File::open(path).and_then(|file| read_json_lines(BufReader::new(file)));
+    read.map_err(|error| Failure::Usage(format!("`--baseline {}`: {error}", path.display())))
+}
+
+/// What is measured on.
+struct On<'o, D: Device> {
+    device: &'o D,
+    hosts: &'o Hosts<HostLine<D>>,
+    ways: &'o Ways<'o>,
+    energy: &'o Energy,
+    apart: Option<&'o Apart>,
+}
+
+fn measure<D: Device>(
+    args: &Args,
+    on: &On<'_, D>,
+    named: Vec<(String, String)>,
+    environment: Environment,
+) -> Result<(), Failure> {
+    let On { device, hosts, ways, energy, .. } = *on;
+    let start = Instant::now();
+    // All that may be wrong with what is asked for is told before anything is measured.
+    let cases = args.cases().map_err(Failure::Usage)?;
+    let earlier = earlier(args)?;
+    let list = args.arms.as_deref();
+    let wrong = |unknown: super::arms::UnknownArm| Failure::Usage(unknown.to_string());
+    Catalogue::new(Nanos::ZERO, named.clone())?.choose(list).map_err(wrong)?;
+    let out = args.out();
+    fs::create_dir_all(&out)?;
+    let mut output = Output::new(Some(&out.join(FILE)))?;
+
+    // From here on, so that the threads of others have what they always have.
+    let slack = TimerSlack::set(TimerSlack::LEAST);
+    let margin = margin(device.clock())?;
+    let catalogue = Catalogue::new(margin, named)?;
+    let arms = catalogue.choose(list).map_err(wrong)?;
+    let (mut found, before) = checks::before(environment.cpus);
+    found.extend(notes(on, margin));
+    let about = device.about();
+    let environment = Environment {
+        timer_slack_ns: TimerSlack::of_this_thread().map(Nanos::as_nanos),
+        commit: args.commit.clone(),
+        driver: about.driver,
+        gpu: about.gpu,
+        ..environment
+    };
+    output.write(Line::Run(Run {
+        schema: SCHEMA,
+        command: args.words.clone(),
+        quick: args.quick,
+        device: D::KIND.to_owned(),
+        suites: Suite::ALL
+            .iter()
+            .filter(|suite| cases.iter().any(|case| case.suite == **suite))
+            .map(|suite| suite.name().to_owned())
+            .collect(),
+        environment,
+        checks: found,
+    }))?;
+    let setup =
+        Setup { device, hosts, ways, energy, arms: &arms, all: catalogue.arms(), extent: args.extent() };
+    for case in &cases {
+        case.measure(&setup, &mut output)?;
+    }
+    drop(slack);
+    let checks = checks::after(&before);
+    output.write(Line::End(End { took_s: start.elapsed().as_secs_f64(), checks }))?;
+    output.done();
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{}", title(output.lines()))?;
+    write!(stdout, "{}", table(output.lines(), &earlier))?;
+    writeln!(stdout, "record     {}, {:.0} s", out.join(FILE).display(), start.elapsed().as_secs_f64())?;
+    Ok(())
+}
+
+/// What a reader has to know of how it was measured.
+fn notes<D: Device>(on: &On<'_, D>, margin: Nanos) -> Vec<Check> {
+    let On { device, hosts, energy, apart, .. } = *on;
+    let check = |name: &str, good, found: String| Check { name: name.to_owned(), good, found };
+    let mut checks = vec![
+        check(
+            "build",
+            !cfg!(debug_assertions),
+            if cfg!(debug_assertions) { "without optimisation" } else { "with optimisation" }.to_owned(),
+        ),
+        check(
+            "threads",
+            apart.is_some(),
+            apart.map_or_else(
+                || "all threads share the processors: latencies are also those of the scheduler".to_owned(),
+                |apart| {
+                    format!("the waiting thread has processor {} to itself, the others the rest", apart.cpu())
+                },
+            ),
+        ),
+        check("margin", true, format!("plans that sleep wake {} us early", margin.as_micros())),
+        check("energy", true, energy.told()),
+        check(
+            "word wait",
+            true,
+            hosts.park_warning().unwrap_or_else(|| "words are waited for in hardware".to_owned()),
+        ),
+    ];
+    if let Some(uncertainty) = device.about().uncertainty {
+        let found = format!("the ends of work are known to within {uncertainty}, the same for all arms");
+        checks.push(check("ends", true, found));
+    }
+    checks
+}
+
+fn title(lines: &[Line]) -> String {
+    let Some(Line::Run(run)) = lines.first() else { return String::new() };
+    let Environment { cpu, cpus, os, kernel, gpu, driver, .. } = &run.environment;
+    let device = match (gpu, driver) {
+        (Some(gpu), Some(driver)) => format!("{gpu}, driver {driver}"),
+        (Some(gpu), None) => gpu.clone(),
+        _ => "simulated".to_owned(),
+    };
+    format!("machine    {cpu}, {cpus} CPUs, {os} {kernel}\ndevice     {device}\n")
+}
+
+fn list<D: Device>(args: &Args, catalogue: &Catalogue) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for suite in Suite::ALL {
+        writeln!(out, "{:<8} {}", suite.name(), suite.what())?;
+        for case in cases(args.quick).iter().filter(|case| case.suite == suite) {
+            writeln!(out, "           {}", case.path())?;
+        }
+    }
+    writeln!(out, "arms of the device `{}` (those with a * are run by default)", D::KIND)?;
+    for arm in catalogue.arms() {
+        let star = if arm.default { '*' } else { ' ' };
+        writeln!(out, "  {star} {:<28} {}", arm.name, arm.family)?;
+    }
+    Ok(())
+}
+
+fn self_test() -> Result<(), Failure> {
+    let found = selftest::run(selftest::work);
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "arms that are the same differed in {} of {} tries (at most {} may)",
+        found.false_alarms,
+        selftest::TRIES,
+        selftest::FALSE_ALARMS_MAX
+    )?;
+    let percent = 100.0 * selftest::SLOWER;
+    match found.slower {
+        Some(ratio) => writeln!(
+            out,
+            "an arm that is {percent} % slower was measured as {:+.2} % ±{:.2} %",
+            100.0 * (ratio.mean - 1.0),
+            100.0 * ratio.half_width.unwrap_or(f64::NAN)
+        )?,
+        None => writeln!(out, "an arm that is {percent} % slower could not be measured")?,
+    }
+    if found.good() {
+        return Ok(());
+    }
+    Err(Failure::Broken("the method does not hold on this machine now".to_owned()))
+}

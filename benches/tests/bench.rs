@@ -1,0 +1,275 @@
+//! The A/B program, run as it is: wrong arguments are refused in a line, a small run gives a file that reads back, on a simulated device and on
+//! the stand-in for the driver.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use wakeline_benches::ab::schema::{Cell, Line};
+use wakeline_benches::read_json_lines;
+
+fn bench(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bench")).args(args).output().unwrap()
+}
+
+/// A folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{name}-{}", std::process::id()))
+}
+
+/// What a run writes: the file's lines, and the table.
+fn run(name: &str, args: &[&str]) -> (Vec<Line>, String) {
+    let out = folder(name);
+    let output = bench(&[args, &["--out", out.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let lines = read_json_lines(std::fs::read(out.join("run.jsonl")).unwrap().as_slice()).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    (lines, String::from_utf8(output.stdout).unwrap())
+}
+
+fn cells(lines: &[Line]) -> Vec<&Cell> {
+    let cells = lines.iter().filter_map(|line| match line {
+        Line::Cell(cell) => Some(cell),
+        _ => None,
+    });
+    cells.collect()
+}
+
+/// Says first what was run and last how it ended; every cell has its rounds, is compared with a base of its case, and has curves that rise.
+fn is_sane(lines: &[Line], rounds: usize) {
+    let (Some(Line::Run(run)), Some(Line::End(end))) = (lines.first(), lines.last()) else {
+        panic!("not from a first line to a last");
+    };
+    assert!(run.schema == 1 && !run.checks.is_empty() && !end.checks.is_empty() && end.took_s > 0.0);
+    assert!(run.environment.cpus >= 1 && !run.suites.is_empty(), "{run:?}");
+    let cells = cells(lines);
+    for cell in &cells {
+        assert_eq!(cell.rounds, rounds, "{cell:?}");
+        assert!(run.suites.contains(&cell.suite));
+        let case: Vec<_> =
+            cells.iter().filter(|other| other.suite == cell.suite && other.case == cell.case).collect();
+        assert_eq!(case.iter().filter(|other| other.arm == cell.base).count(), 1, "{cell:?}");
+        assert_eq!(case.iter().filter(|other| other.arm == cell.arm).count(), 1, "{cell:?}");
+        assert_eq!(cell.family == "raw", cell.plan.is_none(), "{cell:?}");
+        assert!(!cell.metrics.is_empty());
+        for (name, metric) in &cell.metrics {
+            assert_eq!((metric.by_round.len(), metric.value.n), (rounds, rounds), "{name}: {metric:?}");
+            // Absent means absent: what the machine does not tell is not there as a zero.
+            assert!(!name.starts_with("energy") || metric.value.mean > 0.0, "{name}: {metric:?}");
+        }
+        let rising = cell.cdf.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1);
+        assert!(rising && cell.cdf.len() <= 64, "{:?}", cell.cdf);
+        assert_eq!(cell.cdf.last().is_some_and(|(_, share)| *share >= 1.0), cell.latency.is_some());
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_one_line() {
+    for (args, says) in [
+        (&["--device", "hip"][..], "bench: `--device hip` is none of auto, sim, cuda"),
+        (&["--rounds", "0"], "bench: `--rounds 0` is not from 1"),
+        (&["--quik"], "bench: unknown argument `--quik`"),
+        (
+            &["no-such"],
+            "bench: `no-such` is in the name of no case; there are the suites wake, burn, serve, fan-in",
+        ),
+        (
+            &["--device", "sim", "--arms", "spin,flagg"],
+            "bench: `--arms flagg` names no arm; there are spin, status-spin",
+        ),
+        (&["--device", "sim", "--arms", "sync-spin"], "bench: `--arms sync-spin` names no arm"),
+        (
+            &["--device", "sim", "--arms", "flag:pak_us=1,backstop_us=9"],
+            "bench: `--arms flag:pak_us=1,backstop_us=9`: ",
+        ),
+        (&["--device", "sim", "--baseline", "no/such/run.jsonl"], "bench: `--baseline no/such/run.jsonl`: "),
+        (&["--device", "sim", "--baseline", env!("CARGO_MANIFEST_PATH")], "bench: `--baseline "),
+    ] {
+        let output = bench(args);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{message}");
+        assert!(message.starts_with(says) && message.lines().count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn help_names_every_argument_and_list_every_suite_and_arm() {
+    let output = bench(&["--help"]);
+    let usage = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{usage}");
+    for argument in [
+        "--quick",
+        "--device",
+        "--arms",
+        "--out",
+        "--baseline",
+        "--seed",
+        "--rounds",
+        "--seconds",
+        "list",
+        "selftest",
+    ] {
+        assert!(usage.contains(argument), "{usage}");
+    }
+    let output = bench(&["list", "--device", "sim"]);
+    let list = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{list}");
+    for name in [
+        "wake/1000 us",
+        "serve/batch 16, closed loop",
+        "fan-in/4096 flights",
+        "* spin",
+        "flag+predict@watcher",
+    ] {
+        assert!(list.contains(name), "{name} in {list}");
+    }
+}
+
+#[test]
+fn without_a_gpu_it_says_so_where_one_was_asked_for_and_simulates_elsewhere() {
+    let output = bench(&["--device", "cuda", "--driver", "no/such/libcuda.so.1"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.starts_with("skipped: no CUDA device") && message.lines().count() == 1, "{message}");
+    let output = bench(&["list", "--driver", "no/such/libcuda.so.1"]);
+    assert!(output.status.success() && String::from_utf8(output.stdout).unwrap().contains("device `sim`"));
+}
+
+#[test]
+fn a_small_run_gives_a_file_that_reads_back_and_a_table() {
+    let arms = "spin,status-spin,block,flag+predict,flag+predict@watcher,flag+predict@tokio-local";
+    let args = [
+        "wake",
+        "burn",
+        "serve/batch 4",
+        "poisson",
+        "fan-in",
+        "--quick",
+        "--device",
+        "sim",
+        "--rounds",
+        "2",
+        "--seconds",
+        "1",
+        "--seed",
+        "5",
+        "--commit",
+        "c0ffee",
+        "--arms",
+        arms,
+    ];
+    let (lines, table) = run("all", &args);
+    is_sane(&lines, 2);
+    let Some(Line::Run(run)) = lines.first() else { panic!("no first line") };
+    assert_eq!(run.environment.commit.as_deref(), Some("c0ffee"));
+    assert_eq!((run.environment.seed, run.device.as_str(), run.quick), (5, "sim", true));
+    assert!(run.environment.gpu.is_none() && !run.command.contains(&"--commit".to_owned()), "{run:?}");
+    assert_eq!(run.suites, ["wake", "burn", "serve", "fan-in"]);
+    let cells = cells(&lines);
+    for suite in &run.suites {
+        let of_it = cells.iter().filter(|cell| cell.suite == *suite);
+        assert!(of_it.clone().any(|cell| cell.family == "wakeline"), "{suite}");
+        assert!(table.contains(&format!("{suite}: ")), "{suite}");
+        for cell in of_it {
+            let latency = cell.latency.as_ref().unwrap_or_else(|| panic!("{cell:?}"));
+            assert!(latency.count > 0 && latency.p50_ns <= latency.max_ns, "{cell:?}");
+        }
+    }
+    let served = cells.iter().filter(|cell| cell.suite == "serve");
+    for cell in served {
+        // The same load for every arm: as many tokens, each with as much work.
+        assert!(cell.metrics["throughput"].value.mean > 0.0 && cell.metrics["host_work"].value.mean > 0.0);
+        assert_eq!(cell.metrics.contains_key("request_latency"), cell.case.ends_with("poisson"), "{cell:?}");
+    }
+    let timelines = lines.iter().filter_map(|line| match line {
+        Line::Timeline(timeline) => Some(timeline),
+        _ => None,
+    });
+    let mut drawn = 0;
+    for timeline in timelines {
+        drawn += 1;
+        for what in ["launch", "ended", "woken"] {
+            assert_eq!(timeline.spans.iter().filter(|span| span.what == what).count(), 1, "{timeline:?}");
+        }
+        assert!(timeline.spans.iter().all(|span| span.from_ns <= span.to_ns), "{timeline:?}");
+    }
+    assert!(drawn >= 5, "{drawn}");
+}
+
+#[test]
+fn chosen_arms_are_run_with_their_base_and_nothing_else_is() {
+    let plan = "flag:park_us=40,backstop_us=400+trust@watcher";
+    let list = format!("block,{plan}");
+    let (lines, _) =
+        run("arms", &["wake/100 us", "--quick", "--device", "sim", "--rounds", "2", "--arms", &list]);
+    is_sane(&lines, 2);
+    let arms: Vec<_> = cells(&lines).iter().map(|cell| cell.arm.clone()).collect();
+    assert_eq!(arms, ["spin", "block", plan]);
+    let text = cells(&lines)[2].plan.clone().unwrap();
+    assert_eq!(format!("{text}@watcher"), plan);
+    // An earlier run is shown beside.
+    let out = folder("arms-before");
+    let out = out.to_str().unwrap();
+    let args = ["wake/100 us", "--quick", "--device", "sim", "--rounds", "2", "--arms", "block"];
+    assert!(bench(&[&args[..], &["--out", out]].concat()).status.success());
+    let before = format!("{out}/run.jsonl");
+    let (_, table) = run("arms-after", &[&args[..], &["--baseline", &before]].concat());
+    assert!(table.contains("cpu before"), "{table}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod on_the_stand_in {
+    use wakeline_fake_driver::Fake;
+
+    use super::{Line, cells, is_sane, run};
+
+    #[test]
+    fn every_suite_runs_with_the_drivers_own_ways_and_the_gpus_energy() {
+        let fake = Fake::new().unwrap();
+        let library = fake.path().to_str().unwrap();
+        let args = [
+            "wake",
+            "burn",
+            "serve/batch 4",
+            "fan-in",
+            "--quick",
+            "--device",
+            "auto",
+            "--rounds",
+            "2",
+            "--arms",
+            "raw,flag+predict@watcher",
+            "--driver",
+            library,
+            "--nvml",
+            library,
+        ];
+        let (lines, _) = run("cuda", &args);
+        is_sane(&lines, 2);
+        let Some(Line::Run(run)) = lines.first() else { panic!("no first line") };
+        assert_eq!((run.device.as_str(), run.environment.gpu.as_deref()), ("cuda", Some("Fake GPU 0")));
+        assert!(
+            run.environment.driver.as_ref().is_some_and(|driver| driver.contains("CUDA 13.0")),
+            "{run:?}"
+        );
+        for suite in ["wake", "burn", "serve"] {
+            for arm in
+                ["sync-spin", "sync-yield", "sync-block", "event-block", "host-fn", "flag+predict@watcher"]
+            {
+                let of_it = cells(&lines).into_iter().filter(|cell| cell.suite == suite && cell.arm == arm);
+                assert!(of_it.count() > 0, "{suite}, {arm}");
+            }
+        }
+        for cell in cells(&lines) {
+            assert_eq!(
+                cell.base,
+                if matches!(cell.suite.as_str(), "burn" | "serve") { "sync-spin" } else { "spin" }
+            );
+            assert!(cell.metrics.contains_key("energy"), "{cell:?}");
+            // Between the steps of a server the clocks are not compared.
+            assert_eq!(cell.latency.is_none(), cell.suite == "serve", "{cell:?}");
+        }
+        assert!(cells(&lines).iter().any(|cell| cell.suite == "fan-in" && cell.case == "4096 flights"));
+    }
+}
