@@ -23,13 +23,15 @@ pub(crate) struct Cmd {
     args: Vec<OsString>,
     envs: Vec<(&'static str, OsString)>,
     removed_envs: Vec<&'static str>,
+    /// In the folder that we were started in, in place of the workspace's root.
+    here: bool,
 }
 
 impl Cmd {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref().to_owned();
         let shown_as = quoted(&program);
-        Self { program, shown_as, args: Vec::new(), envs: Vec::new(), removed_envs: Vec::new() }
+        Self { program, shown_as, args: Vec::new(), envs: Vec::new(), removed_envs: Vec::new(), here: false }
     }
 
     /// The cargo that runs us, so that all steps are done by one toolchain.
@@ -56,6 +58,11 @@ impl Cmd {
     pub(crate) fn env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.envs.push((name, value.as_ref().to_owned()));
         self
+    }
+
+    /// Runs it where we were started: its arguments may name files from there.
+    pub(crate) fn here(self) -> Self {
+        Self { here: true, ..self }
     }
 
     pub(crate) fn without_env(mut self, names: &[&'static str]) -> Self {
@@ -167,7 +174,9 @@ impl Cmd {
             command.env_remove(name);
         }
         command.args(&self.args).envs(self.envs.iter().map(|(name, value)| (name, value)));
-        command.current_dir(crate::workspace::root());
+        if !self.here {
+            command.current_dir(crate::workspace::root());
+        }
         command
     }
 

@@ -3,6 +3,7 @@
 //! They only start programs and read files. None of wakeline's own crates is built into this one, so the gates work
 //! while what they guard does not.
 
+mod bench;
 mod bundle;
 mod ci;
 mod cmd;
@@ -48,6 +49,9 @@ enum Task {
     Instructions(AllowMissing),
     /// Fill a folder with executables for a GPU machine without Rust: tests, examples, benches and a script that runs them
     Bundle(bundle::Args),
+    /// Compare ways of waiting, round by round, on a simulated device or a GPU: `bench --help`
+    #[command(disable_help_flag = true)]
+    Bench(bench::Args),
     /// Tell what this machine can do for a wait, and what to do about the rest
     Doctor(doctor::Args),
 }
@@ -79,6 +83,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Targets(args) => missing::settle(targets::run(), args.allow_missing).map(drop),
         Task::Soak(args) => soak::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
+        Task::Bench(args) => return bench::run(&args),
         Task::Doctor(args) => return doctor::run(args),
     }
     .map(|()| ExitCode::SUCCESS)
