@@ -25,6 +25,7 @@ const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=jso
 
 /// What is taken of that, by the names that cargo gives it.
 const TAKEN: &[&str] = &[
+    "bench",
     "cuda",
     "cuda_wait",
     "cudarc_interop",

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs what is in this folder on a machine with a GPU: `./run` the tests and the examples, `./run tests`, `./run examples`,
-# `./run benches` or `./run checks` some of it. Records go to the folder OUT, where that is set, else to `results` here.
+# `./run benches` or `./run checks` some of it, `./run bench [ARGUMENT..]` the A/B program. Records go to the folder OUT, where that is set, else to `results` here.
 set -u
 cd "$(dirname "$0")" || exit 1
 out=${OUT:-results}
@@ -31,6 +31,11 @@ benches() {
     step ./watch --json "$out/watch.jsonl"
 }
 
+# Ways of waiting beside each other: `--quick` takes under 4 minutes.
+bench() {
+    step ./bench --out "$out/bench" "$@"
+}
+
 # What a release is held to: some minutes.
 checks() {
     step ./gpu_checks --full --json "$out/gpu_checks.jsonl"
@@ -41,7 +46,8 @@ case ${1:-all} in
     examples) examples ;;
     benches) benches ;;
     checks) checks ;;
+    bench) shift; bench "$@" ;;
     all) tests; examples ;;
-    *) echo "usage: ./run [tests|examples|benches|checks]" >&2; exit 2 ;;
+    *) echo "usage: ./run [tests|examples|benches|checks|bench [ARGUMENT..]]" >&2; exit 2 ;;
 esac
 exit "$failed"
