@@ -1,13 +1,19 @@
 //! A/B runs: ways of waiting beside each other. The program is the binary `bench` of `wakeline-benches`; here it is built and run, and told
-//! which commit it is of.
+//! which commit it is of. With `--peers` it is the binary `bench_peers` of the package `benches/peers`, which stands beside the workspace: the same
+//! with arms of other libraries.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use crate::cmd::Cmd;
+use crate::interop;
 use crate::workspace::Workspace;
+
+/// Names the folder with CUDA's headers, to the build of cuda-async.
+const TOOLKIT: &str = "CUDA_TOOLKIT_PATH";
 
 /// What the program is asked for: see its `--help`.
 #[derive(Clone, Debug, clap::Args)]
@@ -21,15 +27,34 @@ pub(crate) struct Args {
 /// # Errors
 /// It does not exist, does not build, or cannot be run.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let workspace = Workspace::load()?;
-    workspace.require_bin("wakeline-benches", "bench", "benches/src/bin/bench/main.rs")?;
-    // Standard output is the table's alone.
-    Cmd::cargo().words("build --release --locked -p wakeline-benches --bin bench").read()?;
-    let mut bench = Cmd::new(workspace.release_bin("bench")).here().args(&args.words);
+    let (peers, words): (Vec<_>, Vec<_>) = args.words.iter().partition(|word| *word == "--peers");
+    let program = if peers.is_empty() { own()? } else { with_peers()? };
+    let mut bench = Cmd::new(program).here().args(words);
     if let Some(commit) = commit() {
         bench = bench.arg("--commit").arg(commit);
     }
     bench.run_for_code()
+}
+
+/// Builds the program of the workspace. Standard output is the table's alone, so cargo's is read.
+fn own() -> Result<PathBuf> {
+    let workspace = Workspace::load()?;
+    workspace.require_bin("wakeline-benches", "bench", "benches/src/bin/bench/main.rs")?;
+    Cmd::cargo().words("build --release --locked -p wakeline-benches --bin bench").read()?;
+    Ok(workspace.release_bin("bench"))
+}
+
+/// Builds the one with arms of other libraries: of cuda-async where there are the headers that it wants.
+fn with_peers() -> Result<PathBuf> {
+    let folder = interop::target_dir()?;
+    let mut build = Cmd::cargo()
+        .words("build --release --locked --manifest-path benches/peers/Cargo.toml --target-dir")
+        .arg(&folder);
+    if std::env::var_os(TOOLKIT).is_some() {
+        build = build.words("--features cuda-async");
+    }
+    build.read()?;
+    Ok(folder.join("release").join(format!("bench_peers{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// The commit that is built, with a word where files differ from it; `None` outside of a repository.

@@ -21,6 +21,7 @@ pub const USAGE: &str = "usage: cargo xtask bench [NAME..] [options], bench list
   --seconds N      measure each suite for about so long
   --driver FILE    load this library in place of the system's CUDA driver
   --nvml FILE      load this library in place of the system's NVIDIA management library
+  --peers          with arms of other libraries, on a GPU; only behind `cargo xtask bench`: see benches/peers/README.md
   --commit HASH    what the program was built from, for the record
 Without a GPU `--device cuda` says so and ends with code 3.";
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write as _};
+use std::path::Path;
 use std::time::Instant;
 
 use wakeline_core::{Error, Nanos};
@@ -28,22 +29,51 @@ pub const SCHEMA: u32 = 1;
 /// What the file of a run is called.
 pub const FILE: &str = "run.jsonl";
 
-/// The ways of waiting of other libraries, for work on a device.
-pub trait Peers<D: Device> {
+/// The ways of waiting of other libraries, for work on a GPU.
+pub trait Peers {
+    /// Opens the GPU, by the driver at `driver` or else the system's; called once.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NoGpu`] where there is none.
+    fn open(&self, driver: Option<&Path>) -> Result<CudaBench, Failure> {
+        CudaBench::open(driver)
+    }
+
     /// Those that wait for work on this device, which they may hold on to.
     ///
     /// # Errors
     ///
     /// What a library says.
-    fn ways<'d>(&self, device: &'d D) -> Result<Vec<Box<dyn RawWay + 'd>>, Error>;
+    fn ways<'d>(&self, device: &'d CudaBench) -> Result<Vec<Box<dyn RawWay + 'd>>, Error>;
 }
 
 /// No other libraries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPeers;
 
-impl<D: Device> Peers<D> for NoPeers {
-    fn ways<'d>(&self, _device: &'d D) -> Result<Vec<Box<dyn RawWay + 'd>>, Error> {
+impl Peers for NoPeers {
+    fn ways<'d>(&self, _device: &'d CudaBench) -> Result<Vec<Box<dyn RawWay + 'd>>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// Ways beside a device's own, for any device.
+trait More<D> {
+    fn ways<'d>(&self, device: &'d D) -> Result<Vec<Box<dyn RawWay + 'd>>, Error>;
+}
+
+struct Of<'p, P>(&'p P);
+
+impl<P: Peers> More<CudaBench> for Of<'_, P> {
+    fn ways<'d>(&self, device: &'d CudaBench) -> Result<Vec<Box<dyn RawWay + 'd>>, Error> {
+        self.0.ways(device)
+    }
+}
+
+/// No library waits for a simulated device.
+impl More<SimBench> for NoPeers {
+    fn ways<'d>(&self, _device: &'d SimBench) -> Result<Vec<Box<dyn RawWay + 'd>>, Error> {
         Ok(Vec::new())
     }
 }
@@ -53,7 +83,7 @@ impl<D: Device> Peers<D> for NoPeers {
 /// # Errors
 ///
 /// See [`Failure`].
-pub fn bench(words: impl Iterator<Item = String>, peers: &impl Peers<CudaBench>) -> Result<(), Failure> {
+pub fn bench(words: impl Iterator<Item = String>, peers: &impl Peers) -> Result<(), Failure> {
     let args = Args::parse(words).map_err(Failure::Usage)?;
     match args.task {
         Task::Help => Ok(writeln!(io::stdout(), "{USAGE}")?),
@@ -62,15 +92,15 @@ pub fn bench(words: impl Iterator<Item = String>, peers: &impl Peers<CudaBench>)
     }
 }
 
-fn on_device(args: &Args, peers: &impl Peers<CudaBench>) -> Result<(), Failure> {
-    let gpu = || CudaBench::open(args.driver.as_deref());
+fn on_device(args: &Args, peers: &impl Peers) -> Result<(), Failure> {
+    let gpu = || peers.open(args.driver.as_deref());
     let sim = || Ok(SimBench::start(args.seed)?);
     match args.device {
-        Kind::Cuda => open(args, gpu, peers, CudaBench::names),
+        Kind::Cuda => open(args, gpu, &Of(peers), CudaBench::names),
         Kind::Sim => open(args, sim, &NoPeers, |_| Vec::new()),
         // Only looked for here: its threads belong on the processors that `open` gives them.
         Kind::Auto => match Gpu::open(args.driver.as_deref()) {
-            Ok(_) => open(args, gpu, peers, CudaBench::names),
+            Ok(_) => open(args, gpu, &Of(peers), CudaBench::names),
             Err(Failure::NoGpu(error)) => {
                 writeln!(io::stderr(), "no CUDA device, so the device is simulated: {error}")?;
                 open(args, sim, &NoPeers, |_| Vec::new())
@@ -83,7 +113,7 @@ fn on_device(args: &Args, peers: &impl Peers<CudaBench>) -> Result<(), Failure> 
 fn open<D: Device>(
     args: &Args,
     device: impl FnOnce() -> Result<D, Failure>,
-    peers: &impl Peers<D>,
+    more: &impl More<D>,
     identities: impl FnOnce(&D) -> Vec<wakeline_nvml::Gpu>,
 ) -> Result<(), Failure> {
     // While this thread may still be on all processors.
@@ -96,7 +126,7 @@ fn open<D: Device>(
     });
     let (device, hosts) = started?;
     let mut ways = device.ways()?;
-    ways.extend(peers.ways(&device)?);
+    ways.extend(more.ways(&device)?);
     let named: Vec<_> = ways.iter().map(|way| (way.name().to_owned(), way.family().to_owned())).collect();
     if args.task == Task::List {
         let catalogue = Catalogue::new(Nanos::ZERO, named)?;

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wakeline_core::{Error, Nanos};
 use wakeline_std::usage::{process_cpu_time, thread_cpu_time, thread_switches};
 
-use super::arms::{Arm, Host};
+use super::arms::{Arm, Host, Way};
 use super::device::{Device, RawWay};
 use super::energy::{Energy, Used};
 use super::hosts::{Hosts, Line, Waiter};
@@ -155,60 +155,66 @@ impl<D: Device> Setup<'_, D> {
         Ok(())
     }
 
-    /// Runs a part of a turn, and says what it used.
+    /// Runs a part of a turn of this arm, and says what it used.
     ///
     /// # Errors
     ///
     /// What `run` fails with.
     pub fn metered<T>(
         &self,
-        host: Host,
+        arm: &Arm,
         run: impl FnOnce() -> Result<T, Error>,
     ) -> Result<(T, Meters), Error> {
+        let whose = match arm.way {
+            Way::Raw(way) if self.ways.0[way].has_threads() => Whose::Process,
+            Way::Plan(_, Host::Watcher) => Whose::Watcher,
+            _ => Whose::Own,
+        };
         // The threads' counts are files, and take the longest to read: they are the outermost.
-        let watches = host == Host::Watcher;
-        let before = Watching::now(watches);
+        let watching = || if whose == Whose::Watcher { Threads::now() } else { None };
+        let threads = watching();
         let (energy, device, own) = (self.energy.now(), self.device.own_cpu(), Own::now());
         let start = Wall::now();
         let result = run()?;
         let took = start.elapsed();
         // In the other order, so that reading is in neither.
         let (own_now, device_now, energy_now) = (Own::now(), self.device.own_cpu(), self.energy.now());
-        let threads = Watching::now(watches).since(before);
+        let threads = watching().zip(threads).map(|(now, then)| now.since(then));
+        let thread = own_now.thread.zip(own.thread).map(|(now, then)| now - then);
+        // The playing thread's own count may be ahead of the process's by a scheduler's tick.
+        let process = own_now.process.zip(own.process);
+        let process = process.map(|(now, then)| (now - then) - (device_now - device));
+        let (others, other_switches) = match whose {
+            Whose::Own => (Some(Nanos::ZERO), Some(0)),
+            // Where they are not shown, what they used is not known.
+            Whose::Watcher => (
+                threads.map(|threads| Nanos::from_nanos(threads.cpu_ns)),
+                threads.map(|threads| threads.wake_ups),
+            ),
+            Whose::Process => (process.zip(thread).map(|(all, own)| all - own), None),
+        };
         let meters = Meters {
             took,
-            thread: own_now.thread.zip(own.thread).map(|(now, then)| now - then),
-            // The playing thread's own count may be ahead of the process's by a scheduler's tick.
-            process: own_now.process.zip(own.process).map(|(now, then)| (now - then) - (device_now - device)),
+            thread,
+            process,
             switches: own_now.switches.zip(own.switches).map(|(now, then)| now - then),
-            threads,
+            others,
+            other_switches,
             energy: self.energy.used(&energy, &energy_now),
         };
         Ok((result, meters))
     }
 }
 
-/// What the watcher's threads have used, where an arm has them.
-#[derive(Clone, Copy)]
-enum Watching {
-    /// The arm has none.
-    Nobody,
-    /// It has, and the system shows them or does not.
-    Threads(Option<Threads>),
-}
-
-impl Watching {
-    fn now(watches: bool) -> Self {
-        if watches { Self::Threads(Threads::now()) } else { Self::Nobody }
-    }
-
-    /// `None` where it is not known.
-    fn since(self, before: Self) -> Option<Threads> {
-        match (self, before) {
-            (Self::Threads(now), Self::Threads(then)) => now.zip(then).map(|(now, then)| now.since(then)),
-            _ => Some(Threads::default()),
-        }
-    }
+/// Whose CPU time is an arm's, besides this thread's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Nobody's.
+    Own,
+    /// The watcher's threads'.
+    Watcher,
+    /// All of the process's: of threads that nobody here knows.
+    Process,
 }
 
 /// What this thread and the process have used; `None` where the system does not tell.
@@ -240,8 +246,10 @@ pub struct Meters {
     pub process: Option<Nanos>,
     /// Voluntary context switches of this thread.
     pub switches: Option<u64>,
-    /// What a watcher's threads used, of an arm that has it; nothing, of another.
-    pub threads: Option<Threads>,
+    /// CPU time of the other threads that wait, of an arm that has some.
+    pub others: Option<Nanos>,
+    /// Their voluntary context switches.
+    pub other_switches: Option<u64>,
     /// Energy.
     pub energy: Used,
 }
@@ -251,11 +259,11 @@ impl Meters {
     pub fn tell(&self, turn: &mut Turn, operations: u64, waiting: Option<Nanos>) {
         let each = |value: f64| value / real(operations.max(1));
         let ns = |nanos: Nanos| real(nanos.as_nanos());
-        let cpu = waiting.zip(self.threads).map(|(own, others)| each(ns(own) + real(others.cpu_ns)));
+        let cpu = waiting.zip(self.others).map(|(own, others)| each(ns(own + others)));
         turn.set(quantity::CPU, cpu);
         turn.set(quantity::PROCESS_CPU, self.process.map(|process| each(ns(process))));
-        let switches = self.switches.zip(self.threads);
-        turn.set(quantity::SWITCHES, switches.map(|(own, others)| each(real(own + others.wake_ups))));
+        let switches = self.switches.zip(self.other_switches);
+        turn.set(quantity::SWITCHES, switches.map(|(own, others)| each(real(own + others))));
         turn.set(quantity::ENERGY, self.energy.total().map(each));
         if self.energy.gpu.is_some() && self.energy.cpu.is_some() {
             turn.set(quantity::ENERGY_GPU, self.energy.gpu.map(each));

@@ -10,7 +10,9 @@ use wakeline_core::{
     Arming, Clock, CompletionPort, ContextKey, Error, ErrorCode, Instant, MemoryDescriptor, Nanos, Status,
 };
 use wakeline_cuda::kernels::{Kernels, TimedSteps};
-use wakeline_cuda::{Calls, Caps, CudaContext, CudaLine, CudaPort, STAMPS, Schedule, TimedPort, TimedStream};
+use wakeline_cuda::{
+    Calls, Caps, CuStream, CudaContext, CudaLine, CudaPort, STAMPS, Schedule, TimedPort, TimedStream,
+};
 use wakeline_nvml::Gpu as Named;
 use wakeline_std::StdClock;
 
@@ -41,9 +43,19 @@ impl CudaBench {
     ///
     /// [`Failure::NoGpu`] where there is none.
     pub fn open(driver: Option<&Path>) -> Result<Self, Failure> {
-        let (gpu, clock) = (Gpu::open(driver)?, StdClock::new());
-        let context = gpu.context()?;
-        let steps = TimedSteps::new(&context.stream()?, clock)?;
+        let gpu = Gpu::open(driver)?;
+        let stream = gpu.context()?.stream()?;
+        Ok(Self::on(gpu, &stream)?)
+    }
+
+    /// The same with work on a stream of this GPU that others have made.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn on(gpu: Gpu, stream: &CuStream) -> Result<Self, Error> {
+        let (clock, context) = (StdClock::new(), stream.context());
+        let steps = TimedSteps::new(stream, clock)?;
         let kernels = Kernels::load(&context)?;
         Ok(Self { gpu, clock, context, steps, kernels })
     }
@@ -314,6 +326,11 @@ mod host_function {
     impl RawWay for HostFunction<'_> {
         fn name(&self) -> &'static str {
             "host-fn"
+        }
+
+        fn has_threads(&self) -> bool {
+            // The driver's, which calls the function.
+            true
         }
 
         fn wait(&self) -> Result<(), Error> {

@@ -116,6 +116,11 @@ pub trait RawWay {
         RAW
     }
 
+    /// Whether other threads of the process wait for it as well, so that this one's CPU time is not all that it takes.
+    fn has_threads(&self) -> bool {
+        false
+    }
+
     /// Called before some waits of it, and after what others set up was undone.
     ///
     /// # Errors

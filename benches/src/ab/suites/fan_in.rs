@@ -69,7 +69,7 @@ pub(super) fn measure<D: Device>(
             waits.push(flight);
             landed.push(witness);
         }
-        let (told, meters) = setup.metered(arm.host(), || await_all(setup, arm, waits, &points[index]))?;
+        let (told, meters) = setup.metered(arm, || await_all(setup, arm, waits, &points[index]))?;
         let mut turn = Turn::new();
         let waiting = match told.waiting {
             Waiting::Here => meters.thread,

@@ -62,7 +62,7 @@ pub(super) fn measure<D: Device>(
         let server = Server::new(load, setup.extent.seed, round);
         waiter.begin(arm)?;
         let task = serve(setup.device, &waiter, arm, server, &mut learned[index]);
-        let result = setup.metered(arm.host(), || setup.hosts.run(arm.host(), task)?);
+        let result = setup.metered(arm, || setup.hosts.run(arm.host(), task)?);
         waiter.end(arm)?;
         let (came, meters) = result?;
         let tokens = came.server.tokens();

@@ -56,7 +56,7 @@ pub(super) fn measure<D: Device>(
         let lengths: Vec<Nanos> = (0..waits).map(|_| spread(length, draws.share())).collect();
         waiter.begin(arm)?;
         let task = wait_for(setup.device, &waiter, arm, &points[index], &lengths);
-        let result = setup.metered(arm.host(), || setup.hosts.run(arm.host(), task)?);
+        let result = setup.metered(arm, || setup.hosts.run(arm.host(), task)?);
         waiter.end(arm)?;
         let (came, meters) = result?;
         let mut turn = Turn::new();
