@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use tokio::runtime::{Builder, Runtime};
 use wakeline_core::{
-    Clock, CompletionPort, Error, ErrorCode, Inline, Instant, LineRef, Status, Wait, Wake, drive, run_inline,
+    Clock, CompletionPort, Error, ErrorCode, Inline, Instant, LineRef, Outcome, Report, Status, Wait,
+    WaitPlan, Wake, drive, run_inline,
 };
 use wakeline_std::{
     ParkPolicy, Point, StdClock, StdIdle, StdPark, TscRate, Watcher, WatcherConfig, WatcherHandle,
@@ -123,6 +124,44 @@ pub struct Waiter<'w, D: Device> {
 /// What the handle of a line is in the ports of a device.
 pub type Line<D> = <<D as Device>::Port as CompletionPort>::Line;
 
+/// What a wait came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// When the end of the work was known.
+    pub at: Instant,
+    /// Whether it slept past that; `None` of a wait that would not sleep.
+    pub late_wake: Option<bool>,
+}
+
+impl Known {
+    fn by(at: Instant, plan: &WaitPlan, report: &Report) -> Self {
+        let late = report.outcome() == Some(Outcome::Late);
+        Self { at, late_wake: plan.predict().map(|_| late) }
+    }
+}
+
+/// How many of some waits slept too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LateWakes {
+    late: u64,
+    all: u64,
+}
+
+impl LateWakes {
+    /// Counts a wait, if it is one that may sleep.
+    pub fn count(&mut self, known: Known) {
+        if let Some(late) = known.late_wake {
+            self.all += 1;
+            self.late += u64::from(late);
+        }
+    }
+
+    /// Their share; `None` where none may sleep.
+    pub fn share(self) -> Option<f64> {
+        (self.all > 0).then(|| super::session::real(self.late) / super::session::real(self.all))
+    }
+}
+
 impl<'w, D: Device> Waiter<'w, D> {
     /// For waits of this thread.
     pub fn new(device: &'w D, hosts: &'w Hosts<Line<D>>, ways: &'w [Box<dyn RawWay + 'w>]) -> Self {
@@ -154,12 +193,12 @@ impl<'w, D: Device> Waiter<'w, D> {
         }
     }
 
-    /// Waits for all that was launched, as the arm does for a batch of this many rows. When that was known.
+    /// Waits for all that was launched, as the arm does for a batch of this many rows.
     ///
     /// # Errors
     ///
     /// What the device says.
-    pub async fn wait(&self, arm: &Arm, rows: u64, point: &Point) -> Result<Instant, Error> {
+    pub async fn wait(&self, arm: &Arm, rows: u64, point: &Point) -> Result<Known, Error> {
         let clock = self.hosts.clock;
         match &arm.way {
             Way::Spin => {
@@ -180,8 +219,8 @@ impl<'w, D: Device> Waiter<'w, D> {
                 let plan = bands.choose(rows);
                 let mut port = self.device.port()?;
                 if *host == Host::Watcher {
-                    self.hosts.handle.wait(port, plan, point).early_wake(true).await?;
-                    return Ok(clock.now());
+                    let report = self.hosts.handle.wait(port, plan, point).early_wake(true).await?;
+                    return Ok(Known::by(clock.now(), plan, &report));
                 }
                 let wait = Wait::new(plan).predicted(point.predict(plan));
                 let result = if *host == Host::TokioLocal {
@@ -191,10 +230,10 @@ impl<'w, D: Device> Waiter<'w, D> {
                 };
                 let known = clock.now();
                 point.observe(&result);
-                return result.map(|_| known);
+                return result.map(|report| Known::by(known, plan, &report));
             }
         }
-        Ok(clock.now())
+        Ok(Known { at: clock.now(), late_wake: None })
     }
 }
 

@@ -50,9 +50,11 @@ pub mod quantity {
     pub const REQUEST: Quantity = less("request_latency", "ns");
     /// CPU time of the declared work of the host for an operation.
     pub const HOST_WORK: Quantity = less("host_work", "ns");
+    /// The share of waits that slept past the end of the work.
+    pub const LATE_WAKES: Quantity = less("late_wakes", "");
 
     /// All of them.
-    pub const ALL: [Quantity; 11] = [
+    pub const ALL: [Quantity; 12] = [
         LATENCY,
         LATENCY_P50,
         CPU,
@@ -64,6 +66,7 @@ pub mod quantity {
         THROUGHPUT,
         REQUEST,
         HOST_WORK,
+        LATE_WAKES,
     ];
 }
 

@@ -22,6 +22,7 @@ use super::table::table;
 use crate::apart::Apart;
 use crate::gpu::{Failure, Gpu};
 use crate::record::{Environment, read_json_lines};
+use crate::stats::Quantiles;
 
 /// The version of the lines that are written.
 pub const SCHEMA: u32 = 1;
@@ -209,7 +210,8 @@ fn measure<D: Device>(
         case.measure(&setup, &mut output)?;
     }
     drop(slack);
-    let checks = checks::after(&before);
+    let mut checks = checks::after(&before);
+    checks.extend(device.own_lateness().map(lateness));
     output.write(Line::End(End { took_s: start.elapsed().as_secs_f64(), checks }))?;
     output.done();
     let mut stdout = io::stdout().lock();
@@ -252,6 +254,22 @@ fn notes<D: Device>(on: &On<'_, D>, margin: Nanos) -> Vec<Check> {
         checks.push(check("ends", true, found));
     }
     checks
+}
+
+/// How late what plays a device was by itself, microseconds, at p99 at most.
+const OWN_LATE_US_MAX: u64 = 100;
+
+fn lateness(late: Quantiles) -> Check {
+    let us = |ns: u64| super::session::real(ns) / 1e3;
+    Check {
+        name: "device".to_owned(),
+        good: late.p99_ns <= OWN_LATE_US_MAX * 1_000,
+        found: format!(
+            "what plays the device stored words {:.1} us late (p50), {:.1} us (p99), which latencies are without",
+            us(late.p50_ns),
+            us(late.p99_ns)
+        ),
+    }
 }
 
 fn title(lines: &[Line]) -> String {

@@ -108,7 +108,7 @@ pub struct Cell {
 /// for an operation, ns), `process_cpu` (of the whole process but for what plays a simulated device, ns), `switches` (voluntary context switches
 /// for an operation), `energy` (J for an operation, of all that is known; `energy_gpu` and `energy_cpu` of it), `throughput`
 /// (operations or tokens for a second), `request_latency` (from a request's arrival to its last token, ns), `host_work` (CPU time of the
-/// declared work for an operation, ns), `late_wakes` (share).
+/// declared work for an operation, ns), `late_wakes` (the share of waits that slept past the end, of plans that sleep).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Metric {
     /// `ns`, `J`, `1/s`, or empty for a plain number.
@@ -151,7 +151,8 @@ pub struct Timeline {
 /// A stretch of a timeline, or a moment where both ends are the same.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Span {
-    /// `launch`, `sleep`, `other work`, `watch`, `query`, `stored`, `woken`, ..
+    /// `launch`, `arm`, `sleep`, `other work`, `watch`, `query`, `block`, `wait` (of which nothing more is seen), and the moments `stored`, `ended`
+    /// (the true end of the work) and `woken`, ..
     pub what: String,
     /// Nanoseconds after the launch.
     pub from_ns: u64,

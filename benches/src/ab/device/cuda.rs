@@ -18,6 +18,7 @@ use wakeline_std::StdClock;
 
 use super::{About, Device, RawWay};
 use crate::gpu::{Failure, Gpu};
+use crate::stats::Quantiles;
 
 /// How many streams many flights are spread over, at least and at most: devices run about 128 grids at a time.
 const LANES_LEAST: usize = 64;
@@ -125,8 +126,12 @@ impl Device for CudaBench {
         self.steps.stream().port()
     }
 
-    fn ended(&self, launched: &Self::Launched) -> Result<Instant, Error> {
+    fn ended(&self, launched: &Self::Launched, _known: Instant) -> Result<Instant, Error> {
         self.steps.ended(*launched)
+    }
+
+    fn own_lateness(&self) -> Option<Quantiles> {
+        None
     }
 
     fn ways(&self) -> Result<Vec<Box<dyn RawWay + '_>>, Error> {
@@ -173,7 +178,7 @@ impl Device for CudaBench {
         Ok((Flight { port, landed: Arc::clone(&landed) }, landed))
     }
 
-    fn landed(&self, landed: &Self::Landed) -> Result<Instant, Error> {
+    fn landed(&self, landed: &Self::Landed, _known: Instant) -> Result<Instant, Error> {
         // The watcher may still be about to let go of the port.
         let until = self.clock.now() + LANDS_WITHIN;
         loop {

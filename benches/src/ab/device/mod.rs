@@ -14,6 +14,8 @@ pub use sim::SimBench;
 use wakeline_core::{CompletionPort, Error, Instant, Nanos};
 use wakeline_std::StdClock;
 
+use crate::stats::Quantiles;
+
 /// What a device is, for records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct About {
@@ -67,12 +69,17 @@ pub trait Device: Sized {
     /// What the device says.
     fn port(&self) -> Result<Self::Port, Error>;
 
-    /// When the work truly ended. To be asked when it is known to have.
+    /// When the work truly ended, for who came to know it at `known` by the last [`port`](Self::port), if by any. To be asked right after
+    /// that. Where what plays a device was held up, and stored a word late that the other waited for, that is the device's lateness and not the
+    /// other's: a real one needs no processor.
     ///
     /// # Errors
     ///
     /// What the device says, or it has not ended.
-    fn ended(&self, launched: &Self::Launched) -> Result<Instant, Error>;
+    fn ended(&self, launched: &Self::Launched, known: Instant) -> Result<Instant, Error>;
+
+    /// How late the device itself was so far, where it may be.
+    fn own_lateness(&self) -> Option<Quantiles>;
 
     /// Its driver's own ways of waiting, for the thread that calls this.
     ///
@@ -95,12 +102,12 @@ pub trait Device: Sized {
     /// What the device says.
     fn fly(&self, lane: &Self::Lane, end: Instant) -> Result<(Self::Flight, Self::Landed), Error>;
 
-    /// When the flight truly ended. To be asked when it is known to have.
+    /// When the flight truly ended, as [`ended`](Self::ended). To be asked when it is known to have.
     ///
     /// # Errors
     ///
     /// What the device says, or it has not ended.
-    fn landed(&self, landed: &Self::Landed) -> Result<Instant, Error>;
+    fn landed(&self, landed: &Self::Landed, known: Instant) -> Result<Instant, Error>;
 }
 
 /// The family of what is a driver's own.

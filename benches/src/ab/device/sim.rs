@@ -1,5 +1,6 @@
 //! A simulated device in real time, with the costs of an H200's driver calls, and the thread that plays it.
 
+use core::cell::RefCell;
 use core::task::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use wakeline_std::usage::thread_cpu_time;
 use wakeline_std::{DeviceThread, StdClock};
 
 use super::{About, Device, RawWay};
+use crate::stats::{Quantiles, Tail};
 
 type Time = RealTime<StdClock, fn(Nanos)>;
 
@@ -27,6 +29,10 @@ pub struct SimBench {
     device: SimDevice<Time>,
     stream: SimStream<Time>,
     used: Arc<AtomicU64>,
+    /// Who knows of the last port.
+    last: RefCell<Option<Witness<Time>>>,
+    /// How late its thread stored words.
+    late: RefCell<Tail>,
     _thread: DeviceThread<Played>,
 }
 
@@ -64,8 +70,13 @@ impl SimBench {
         let used = Arc::new(AtomicU64::new(0));
         let played = Played { device: device.clone(), used: Arc::clone(&used) };
         let thread = DeviceThread::spawn_spinning(clock, played, SPIN_US)?;
-        Ok(Self { clock, device, stream, used, _thread: thread })
+        let (last, late) = (RefCell::default(), RefCell::default());
+        Ok(Self { clock, device, stream, used, last, late, _thread: thread })
     }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorCode::Backend, [&"the simulated device", &"telling an end", &"it has not come"])
 }
 
 fn sleep(length: Nanos) {
@@ -74,7 +85,7 @@ fn sleep(length: Nanos) {
 
 impl Device for SimBench {
     type Port = SimPort<Time>;
-    type Launched = Witness<Time>;
+    type Launched = ();
     type Lane = SimStream<Time>;
     type Flight = SimPort<Time>;
     type Landed = Witness<Time>;
@@ -98,18 +109,25 @@ impl Device for SimBench {
     }
 
     fn launch(&self, length: Nanos) -> Result<Self::Launched, Error> {
-        self.stream.launch(length)?;
-        Ok(self.stream.point().witness())
+        self.stream.launch(length)
     }
 
     fn port(&self) -> Result<Self::Port, Error> {
-        Ok(self.stream.point())
+        let port = self.stream.point();
+        *self.last.borrow_mut() = Some(port.witness());
+        Ok(port)
     }
 
-    fn ended(&self, launched: &Self::Launched) -> Result<Instant, Error> {
-        launched.truth().ended_at.ok_or_else(|| {
-            Error::new(ErrorCode::Backend, [&"the simulated device", &"telling an end", &"it has not come"])
-        })
+    fn ended(&self, (): &Self::Launched, known: Instant) -> Result<Instant, Error> {
+        match &*self.last.borrow() {
+            Some(witness) => self.landed(witness, known),
+            None => Err(unknown()),
+        }
+    }
+
+    fn own_lateness(&self) -> Option<Quantiles> {
+        let late = self.late.borrow().quantiles();
+        (late.count > 0).then_some(late)
     }
 
     fn ways(&self) -> Result<Vec<Box<dyn RawWay + '_>>, Error> {
@@ -127,7 +145,13 @@ impl Device for SimBench {
         Ok((port, landed))
     }
 
-    fn landed(&self, landed: &Self::Landed) -> Result<Instant, Error> {
-        self.ended(landed)
+    fn landed(&self, landed: &Self::Landed, known: Instant) -> Result<Instant, Error> {
+        let truth = landed.truth();
+        let ended = truth.ended_at.ok_or_else(unknown)?;
+        let Some((stored, landed)) = truth.stored_at.zip(truth.landed_at) else { return Ok(ended) };
+        let late = stored.since(landed);
+        self.late.borrow_mut().record(late.as_nanos());
+        // Who knew before the word was stored knew by the status, which is right however late the thread is.
+        Ok(if known >= stored { ended + late } else { ended })
     }
 }

@@ -22,7 +22,7 @@ const FIRST: Nanos = Nanos::from_millis(5);
 const SPAN: Nanos = Nanos::from_millis(20);
 
 /// What a launch takes, and arming a flight and having it watched, roughly: the ends begin when all of that is done for all.
-const LAUNCH_NS: u64 = 16_000;
+const LAUNCH_NS: u64 = 24_000;
 
 /// Up to how many flights an arm takes part: a thread each is for few, and a runtime's thread is not for thousands.
 const THREADS_MAX: usize = 64;
@@ -81,7 +81,7 @@ pub(super) fn measure<D: Device>(
             .at
             .iter()
             .zip(&landed)
-            .map(|(told, landed)| Ok::<_, Error>(since(*told, setup.device.landed(landed)?)));
+            .map(|(told, landed)| Ok::<_, Error>(since(*told, setup.device.landed(landed, *told)?)));
         turn.late(late.collect::<Result<_, _>>()?);
         Ok(turn)
     })

@@ -9,7 +9,7 @@ use wakeline_std::Point;
 use super::server::{Load, Next, Server, Step};
 use crate::ab::arms::{Arm, Host};
 use crate::ab::device::Device;
-use crate::ab::hosts::Waiter;
+use crate::ab::hosts::{LateWakes, Waiter};
 use crate::ab::rounds::{Turn, quantity};
 use crate::ab::session::{Named, Output, Setup, cpu, real, since};
 use crate::gpu::Failure;
@@ -29,6 +29,7 @@ struct Served {
     /// CPU time of the host's own work.
     worked: Option<Nanos>,
     late_ns: Vec<i64>,
+    late_wakes: LateWakes,
 }
 
 /// What an arm has learned: by rows, and by how many of them joined.
@@ -73,6 +74,7 @@ pub(super) fn measure<D: Device>(
         turn.set(quantity::HOST_WORK, came.worked.map(each));
         turn.set(quantity::THROUGHPUT, Some(real(tokens) * 1e9 / real(came.took.as_nanos().max(1))));
         turn.set(quantity::REQUEST, came.server.request_ns());
+        turn.set(quantity::LATE_WAKES, came.late_wakes.share());
         turn.late(came.late_ns);
         Ok(turn)
     })
@@ -89,7 +91,7 @@ async fn serve<D: Device>(
     let clock = device.clock();
     let began = clock.now();
     let after = |at: Instant| at.since(began);
-    let (mut worked, mut late_ns) = (Some(Nanos::ZERO), Vec::new());
+    let (mut worked, mut late_ns, mut late_wakes) = (Some(Nanos::ZERO), Vec::new(), LateWakes::default());
     loop {
         match server.next(after(clock.now())) {
             Next::Over => break,
@@ -102,14 +104,15 @@ async fn serve<D: Device>(
                 let used = cpu().zip(before).map(|(now, then)| now - then);
                 worked = worked.zip(used).map(|(sum, used)| sum + used);
                 let known = waiter.wait(arm, step.rows, &learned.point(&step)).await?;
-                server.stepped(after(known));
+                server.stepped(after(known.at));
+                late_wakes.count(known);
                 if device.tells_ends_freely() {
-                    late_ns.push(since(known, device.ended(&launched)?));
+                    late_ns.push(since(known.at, device.ended(&launched, known.at)?));
                 }
             }
         }
     }
-    Ok(Served { server, took: after(clock.now()), worked, late_ns })
+    Ok(Served { server, took: after(clock.now()), worked, late_ns, late_wakes })
 }
 
 /// The host's own work, the same amount for the same rows.

@@ -122,10 +122,10 @@ pub(super) fn draw<D: Device>(
                 _ => "wait",
             };
             let waiter = setup.waiter();
-            trace.span(what, || setup.hosts.run(arm.host(), waiter.wait(arm, 1, point))?)?
+            trace.span(what, || setup.hosts.run(arm.host(), waiter.wait(arm, 1, point))?)?.at
         }
     };
-    let ended = setup.device.ended(&launched)?;
+    let ended = setup.device.ended(&launched, known)?;
     let mut seen = trace.seen.into_inner();
     seen.push(("ended", ended, ended));
     seen.push(("woken", known, known));

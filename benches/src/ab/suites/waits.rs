@@ -7,8 +7,8 @@ use super::{Suite, timeline};
 use crate::ab::arms::{Arm, Host, Way};
 use crate::ab::device::Device;
 use crate::ab::draws::Draws;
-use crate::ab::hosts::Waiter;
-use crate::ab::rounds::Turn;
+use crate::ab::hosts::{LateWakes, Waiter};
+use crate::ab::rounds::{Turn, quantity};
 use crate::ab::session::{Named, Output, Setup, cpu, since};
 use crate::gpu::Failure;
 
@@ -30,6 +30,7 @@ struct Waited {
     late_ns: Vec<i64>,
     /// CPU time of this thread between the launches and the ends of the waits.
     cpu: Option<Nanos>,
+    late_wakes: LateWakes,
 }
 
 pub(super) fn measure<D: Device>(
@@ -61,6 +62,7 @@ pub(super) fn measure<D: Device>(
         let (came, meters) = result?;
         let mut turn = Turn::new();
         meters.tell(&mut turn, waits, came.cpu);
+        turn.set(quantity::LATE_WAKES, came.late_wakes.share());
         turn.late(came.late_ns);
         Ok(turn)
     })?;
@@ -89,14 +91,19 @@ async fn wait_for<D: Device>(
     point: &Point,
     lengths: &[Nanos],
 ) -> Result<Waited, Error> {
-    let mut came = Waited { late_ns: Vec::with_capacity(lengths.len()), cpu: Some(Nanos::ZERO) };
+    let mut came = Waited {
+        late_ns: Vec::with_capacity(lengths.len()),
+        cpu: Some(Nanos::ZERO),
+        late_wakes: LateWakes::default(),
+    };
     for length in lengths {
         let launched = device.launch(*length)?;
         let before = cpu();
         let known = waiter.wait(arm, 1, point).await?;
         let used = cpu().zip(before).map(|(now, then)| now - then);
         came.cpu = came.cpu.zip(used).map(|(sum, used)| sum + used);
-        came.late_ns.push(since(known, device.ended(&launched)?));
+        came.late_ns.push(since(known.at, device.ended(&launched, known.at)?));
+        came.late_wakes.count(known);
     }
     Ok(came)
 }
