@@ -7,6 +7,7 @@
 //! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
 //! | [`Usage`] | CPU clocks and context switches of a stretch of code |
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
+//! | [`trace`] | recorded steps of GPU work, read a row at a time |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
@@ -33,6 +34,7 @@ pub mod micro;
 mod paired;
 mod record;
 mod stats;
+pub mod trace;
 mod usage;
 
 pub use apart::Apart;

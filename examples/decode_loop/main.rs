@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 use wakeline::{Nanos, WaitBands};
+use wakeline_benches::trace::TraceError;
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
-use wakeline_examples::trace::TraceError;
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
 use cli::{Cli, Where};

@@ -9,9 +9,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use wakeline::{Nanos, PointTable, Predict, WaitPlan};
+use wakeline_benches::trace::{Row, TraceError, TraceReader};
 use wakeline_benches::{Quantiles, Tail};
 use wakeline_examples::stretches;
-use wakeline_examples::trace::{Row, TraceError, TraceReader};
 
 use crate::Failure;
 use crate::cli::{Cli, Key};

@@ -19,7 +19,7 @@ pub const LINE_BYTES_MAX: usize = 4_096;
 /// The longest name of a workload or a point, in characters.
 pub const NAME_CHARS_MAX: usize = 64;
 /// The most batch rows of a step.
-pub const ROWS_MAX: u64 = wakeline::ROWS_MAX;
+pub const ROWS_MAX: u64 = wakeline_core::ROWS_MAX;
 /// The longest time that a step may have taken, in nanoseconds: a minute.
 pub const STEP_NS_MAX: u64 = 60_000_000_000;
 
@@ -193,13 +193,13 @@ impl fmt::Display for Shown {
 /// Reads a trace row by row.
 ///
 /// ```
-/// use wakeline_examples::trace::{HEADER, TraceReader};
+/// use wakeline_benches::trace::{HEADER, TraceReader};
 /// let text = format!("{}\ndecode-graph,sample,8,0,179003,4686960,4736320\n", HEADER.join(","));
 /// let mut trace = TraceReader::new("my.csv", text.as_bytes())?;
 /// while let Some(row) = trace.next_row()? {
 ///     assert_eq!((row.workload, row.rows, row.residual_ns), ("decode-graph", 8, 4_686_960));
 /// }
-/// # Ok::<(), wakeline_examples::trace::TraceError>(())
+/// # Ok::<(), wakeline_benches::trace::TraceError>(())
 /// ```
 #[derive(Debug)]
 pub struct TraceReader<R> {
