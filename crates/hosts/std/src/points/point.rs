@@ -5,7 +5,7 @@ use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
-use wakeline_core::{End, Error, ErrorCode, Nanos, Outcome, PointTable, Report, WaitPlan};
+use wakeline_core::{End, Error, ErrorCode, Forecast, Nanos, Outcome, PointTable, Report, WaitPlan};
 
 use super::snapshot::{Counts, PointSnapshot, Spread};
 use crate::trace;
@@ -82,6 +82,12 @@ impl Point {
     /// plan that does not predict, and for a point that has seen none, so that a cold point never sleeps.
     pub fn predict(&self, plan: &WaitPlan) -> Option<Nanos> {
         self.lock().table.predict(&(), plan)
+    }
+
+    /// What a wait under this plan may sleep by, for [`Wait::expecting`](wakeline_core::Wait::expecting): as [`predict`](Self::predict) for a
+    /// plan with `+predict`; for one with `+adapt` what is known of the point, which is shared, not copied.
+    pub fn forecast(&self, plan: &WaitPlan) -> Forecast {
+        self.lock().table.forecast(&(), plan)
     }
 
     /// Learns from a wait that ended, as [`PointTable::observe`] does, and counts it. A wait that failed teaches nothing and adds to

@@ -25,6 +25,9 @@ use super::sync::{AtomicBool, AtomicU32, AtomicWaker, Lock, Once, Ordering};
 use super::wake_time::Rouse;
 use crate::points::Point;
 
+/// How long after a landing the end may be expected for the task to be woken early.
+const MARGIN_NS_MAX: u64 = 200_000;
+
 /// The number of a flight that its shard has not seen yet.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -444,7 +447,8 @@ where
         if !self.options.early_wake || self.word.is_none() {
             return None;
         }
-        let margin = self.inner.lock().wait.plan().predict()?.margin();
+        // A landing far ahead of the end is followed by another: its task would be woken to no end.
+        let margin = self.inner.lock().wait.margin().filter(|margin| margin.as_nanos() <= MARGIN_NS_MAX)?;
         let (before, until) = self.tag.home.as_ref()?.wake_time.early(landing, margin);
         Some((before, until.min(self.options.deadline)))
     }
