@@ -7,6 +7,7 @@
 //! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
 //! | [`Usage`] | CPU clocks and context switches of a stretch of code |
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
+//! | [`tune`] | replays of a trace through any plan, and what no plan can beat |
 //! | [`trace`] | recorded steps of GPU work, read a row at a time |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
@@ -35,6 +36,7 @@ mod paired;
 mod record;
 mod stats;
 pub mod trace;
+pub mod tune;
 mod usage;
 
 pub use apart::Apart;
