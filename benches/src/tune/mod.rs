@@ -5,6 +5,7 @@
 //! | [`HostModel`], [`Rng`] | how late a host wakes and what looking costs, drawn from a seed |
 //! | [`replay()`], [`wait`] | a trace through any plan, by the wait and the table that ship, on a clock that is a number |
 //! | [`oracle()`] | the least CPU that a wait can do with which knows the distribution of its residuals |
+//! | [`advise`], [`candidates`] | which plan to take at each point |
 //! | [`Trace`], [`Series`] | recorded steps, by workload and point |
 //!
 //! ```
@@ -23,6 +24,7 @@
 //! # Ok::<(), wakeline_core::Error>(())
 //! ```
 
+mod advice;
 mod host;
 mod oracle;
 mod replay;
@@ -30,6 +32,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 
+pub use advice::{Advice, Tried, advise, candidates};
 pub use host::{Anchor, Costs, HostModel, Rng};
 pub use oracle::{Bound, Oracle, Price, oracle};
 pub use replay::{Cost, Key, Step, Waited, awake, replay, wait};

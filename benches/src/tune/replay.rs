@@ -1,5 +1,6 @@
 //! Replaying a trace through a plan: the wait that ships, on a clock that is a number.
 
+use serde::Serialize;
 use wakeline_core::{
     Action, Instant, Mode, Nanos, Observation, Outcome, PointTable, Report, Status, Wait, WaitPlan,
 };
@@ -92,7 +93,7 @@ pub fn wait(
 }
 
 /// What a replay cost in all.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Cost {
     /// How many waits.
     pub waits: usize,
