@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use thiserror::Error;
@@ -187,6 +187,43 @@ impl Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Writes a trace row by row.
+///
+/// ```
+/// use wakeline_benches::trace::{Row, TraceReader, TraceWriter};
+/// let mut text = Vec::new();
+/// let row = Row { workload: "decode", point: "sample", rows: 8, step: 0, enqueue_ns: 0, residual_ns: 4_686_960, gpu_ns: 0 };
+/// TraceWriter::new(&mut text)?.row(&row)?;
+/// assert_eq!(TraceReader::new("my.csv", &text[..])?.next_row()?, Some(row));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TraceWriter<W> {
+    out: W,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        writeln!(out, "{}", HEADER.join(","))?;
+        Ok(Self { out })
+    }
+
+    /// Writes a row. Its names are to be such as a reader takes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
+        let Row { workload, point, rows, step, enqueue_ns, residual_ns, gpu_ns } = row;
+        writeln!(self.out, "{workload},{point},{rows},{step},{enqueue_ns},{residual_ns},{gpu_ns}")
     }
 }
 

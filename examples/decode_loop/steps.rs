@@ -103,6 +103,8 @@ pub(crate) struct Workload {
     /// the host's lateness.
     pub(crate) shortfall: Nanos,
     pub(crate) steps: Vec<Step>,
+    /// The names of its points, by their numbers.
+    pub(crate) points: Vec<String>,
 }
 
 /// What the first reading keeps of a workload.
@@ -143,6 +145,7 @@ pub(crate) fn load(source: &Source, cli: &Cli, arms: &[Arm]) -> Result<Vec<Workl
             residual: summary.residual.quantiles(),
             shortfall: Nanos::from_nanos(summary.shortfall.quantiles().p99_ns),
             steps: Vec::new(),
+            points: Vec::new(),
         };
         workloads.insert(name, (workload, picked));
     }
@@ -151,6 +154,9 @@ pub(crate) fn load(source: &Source, cli: &Cli, arms: &[Arm]) -> Result<Vec<Workl
             && picked.picks()
         {
             let point = picked.point(row.point);
+            if point == workload.points.len() {
+                workload.points.push(row.point.to_owned());
+            }
             let residual = Nanos::from_nanos(row.residual_ns);
             let graphed = row.workload.ends_with(GRAPHED);
             workload.steps.push(Step {

@@ -79,6 +79,24 @@ fn a_replay_repeats_by_its_seed() {
     assert_ne!(of(7), of(8));
 }
 
+/// What a program learned is read as what was recorded.
+#[test]
+fn a_table_is_dumped_as_a_trace() {
+    let plan = plan(ADAPT);
+    let mut table = PointTable::new(4).unwrap();
+    for us in [4_700, 10, 4_710] {
+        table.record(("a, \"b\"", 8), &plan, Nanos::from_micros(us));
+    }
+    table.record(("", 1), &plan, Nanos::from_micros(3));
+    let mut text = String::new();
+    table.write_trace(&"x".repeat(99), |(point, rows)| (*point, *rows), &mut text).unwrap();
+    let trace = Trace::read(TraceReader::new("dump", text.as_bytes()).unwrap(), Keying::Rows(1)).unwrap();
+    let series = &trace.workloads[&"x".repeat(64)];
+    assert_eq!(series.points, ["_", "a___b_"]);
+    let us: Vec<_> = series.steps.iter().map(|step| (step.key, step.residual.as_micros())).collect();
+    assert_eq!(us, [((0, 1), 2), ((1, 8), 4_700), ((1, 8), 10), ((1, 8), 4_710)]);
+}
+
 #[test]
 fn a_plan_that_never_sleeps_costs_what_a_spin_does() {
     for text in ["poll", "flag:park_us=50,backstop_us=1000", "flag:park_us=50,backstop_us=1000+trust"] {

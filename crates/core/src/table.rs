@@ -4,6 +4,8 @@
 //! table keeps a window of the last residuals and predicts their minimum. The number of points is bounded: the one that was
 //! used longest ago makes room for a new one.
 
+mod dump;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
