@@ -5,7 +5,10 @@
 //! are weighed by prices; no way of waiting has a lower sum. From the sums of many prices follows the least CPU that any way of waiting needs which
 //! keeps to given limits (the Lagrangian dual), so a target below is out of reach.
 //!
-//! It is generous: it knows the trace that it is asked about beforehand, every gap between two recorded values included, and looks for free.
+//! What it does not know is the order: where a residual depends on those before it, as in a decode loop whose batch grows, a plan that learns as it goes
+//! may be below it. Where residuals come as if drawn, none can be.
+//!
+//! Otherwise it is generous: it knows the trace that it is asked about beforehand, every gap between two recorded values included, and looks for free.
 
 use std::collections::BTreeMap;
 

@@ -27,7 +27,8 @@ usage: tune TRACE [--plan TEXT].. [--rows N] [--json] [--html FILE] [--bound]
   --rows N     learn by the point and a bucket of N batch rows, not by the point alone
   --json       JSON on standard output in place of the table
   --html FILE  write a page with plots as well
-  --bound      tell the least CPU of any way of waiting, too: takes up to a minute a point";
+  --bound      tell the least CPU of any way of waiting that knows how residuals are spread, but not their
+               order, too: takes seconds a point";
 
 /// What it was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

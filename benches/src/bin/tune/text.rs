@@ -36,7 +36,7 @@ fn block(text: &mut String, advice: &Advice) -> std::fmt::Result {
     if let Some(least) = least_cpu {
         writeln!(
             text,
-            "    no way of waiting that knows only their distribution is as close below {least:.4}"
+            "    no way of waiting that knows their distribution, but not their order, is as close below {least:.4}"
         )?;
     }
     writeln!(text, "  take {}: it saves {:.1} % of a spin's CPU\n", advised.plan, 100.0 * saves)
