@@ -9,6 +9,8 @@
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
 //! | [`Signed`] | the quantiles of times that may be below zero |
 //! | [`gpu`] | what the programs share that need a GPU |
+//! | [`tune`] | replays of a trace through any plan, and what no plan can beat |
+//! | [`trace`] | recorded steps of GPU work, read a row at a time |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
@@ -37,6 +39,8 @@ mod paired;
 mod record;
 mod signed;
 mod stats;
+pub mod trace;
+pub mod tune;
 mod usage;
 
 pub use apart::Apart;

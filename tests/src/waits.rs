@@ -48,7 +48,7 @@ impl core::ops::AddAssign for Summary {
 }
 
 /// The plans that are drawn; texts, so that a failing one can be read.
-const PLANS: [&str; 8] = [
+const PLANS: [&str; 10] = [
     "block",
     "poll",
     "poll+predict:margin_us=30,min_sleep_us=50,max_sleep_us=5000,window=4",
@@ -57,6 +57,8 @@ const PLANS: [&str; 8] = [
     "flag:park_us=50,backstop_us=500+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8",
     "flag:park_us=50,backstop_us=500+trust",
     "flag:park_us=50,backstop_us=500+predict:margin_us=0,min_sleep_us=1,max_sleep_us=2000,window=1+trust",
+    "poll+adapt:late_pct=2,guard_us=5,min_sleep_us=20,max_sleep_us=5000,window=16",
+    "flag:park_us=50,backstop_us=500+adapt:late_pct=1,guard_us=0,min_sleep_us=10,max_sleep_us=20000,window=64+trust",
 ];
 
 const STREAMS_MAX: u32 = 6;
@@ -268,10 +270,10 @@ impl<'h, 'p> Program<'h, 'p> {
         };
         let (base, slack) = match (report.outcome(), report.plan.mode()) {
             // It slept too long, which its plan bounds.
-            (Some(Outcome::Late), _) => {
-                let longest = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.max_sleep());
-                (done.max(end.start + longest), Nanos::ZERO)
-            }
+            (Some(Outcome::Late), _) => match (report.plan.predict(), report.plan.adapt()) {
+                (Some(predict), _) => (done.max(end.start + predict.max_sleep()), Nanos::ZERO),
+                (None, adapt) => (done, adapt.map_or(Nanos::ZERO, |adapt| adapt.max_sleep())),
+            },
             (_, Mode::Flag { backstop, .. }) if driver => (done, backstop),
             (_, Mode::Flag { backstop, .. }) => (done, backstop + backstop + backstop),
             (_, Mode::Block) => (done, Nanos::from_nanos(self.config.block_ns)),

@@ -6,15 +6,19 @@
 //!
 //! ```text
 //! bands   = plan *( ";rows>=" number ":" plan )
-//! plan    = "block" / "poll" [ predict ] / flag [ predict ] [ "+trust" ]
+//! plan    = "block" / "poll" [ ahead ] / flag [ ahead ] [ "+trust" ]
 //! flag    = "flag:park_us=" number ",backstop_us=" number
+//! ahead   = predict / adapt
 //! predict = "+predict:margin_us=" number ",min_sleep_us=" number ",max_sleep_us=" number ",window=" number
+//! adapt   = "+adapt:late_pct=" number ",guard_us=" number ",min_sleep_us=" number ",max_sleep_us=" number
+//!           ",window=" number
 //! number  = 1*DIGIT
 //! ```
 //!
 //! The fields of a part may come in any order, each exactly once; nothing is defaulted. White space, signs and
 //! upper case are faults.
 
+mod adapt;
 mod bands;
 mod parse;
 #[cfg(test)]
@@ -28,6 +32,7 @@ use core::str::FromStr;
 use crate::error::Error;
 use crate::time::Nanos;
 
+pub use adapt::{Adapt, LATE_PCT_MAX};
 pub use bands::{BANDS_MAX, ROWS_MAX, WaitBands};
 
 /// The longest park, in microseconds. The shortest is 1.
@@ -52,6 +57,7 @@ pub const WINDOW_MAX: u16 = 256;
 /// | `flag:park_us=..,backstop_us=..` | parks on the completion word | a store a point, little CPU | driver |
 /// | `flag:..+trust` | the same | one driver call less a point | word |
 /// | `poll+predict:..`, `flag:..+predict:..` | sleeps first, until shortly before the predicted end | as without, for the rest only | as without |
+/// | `poll+adapt:..`, `flag:..+adapt:..` | sleeps through the stretches where its point hardly ever ends | as without, where it may end | as without |
 ///
 /// ```
 /// use wakeline_core::{Authority, Mode, Nanos, WaitPlan};
@@ -69,7 +75,10 @@ pub const WINDOW_MAX: u16 = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitPlan {
     stored: Stored,
-    predict: Option<Predict>,
+    /// The fields of `+predict`, or those that `+adapt` shares with it.
+    ahead: Option<Predict>,
+    /// Zero but for `+adapt`.
+    late_pct: u8,
     trust: bool,
 }
 
@@ -104,13 +113,22 @@ impl WaitPlan {
         format!("flag:park_us={park_us},backstop_us={backstop_us}").parse()
     }
 
-    /// The same plan with `+predict:..`: sleep first. Takes the place of a prediction already there.
+    /// The same plan with `+predict:..`: sleep first. Takes the place of a prediction or an adaptation already there.
     ///
     /// # Errors
     ///
     /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which has no moment to wake before.
     pub fn with_predict(self, predict: Predict) -> Result<Self, Error> {
-        Self { predict: Some(predict), ..self }.checked()
+        Self { ahead: Some(predict), late_pct: 0, ..self }.checked()
+    }
+
+    /// The same plan with `+adapt:..`: sleep where the point hardly ever ends. Takes the place of a prediction or an adaptation already there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which watches nothing between its sleeps.
+    pub fn with_adapt(self, adapt: Adapt) -> Result<Self, Error> {
+        Self { ahead: Some(adapt.fields), late_pct: adapt.late_pct, ..self }.checked()
     }
 
     /// The same plan with `+trust`: the completion word ends the wait, the driver is asked for faults only.
@@ -137,8 +155,18 @@ impl WaitPlan {
     }
 
     /// How it sleeps first, where it does.
+    #[inline]
     pub const fn predict(&self) -> Option<Predict> {
-        self.predict
+        if self.late_pct == 0 { self.ahead } else { None }
+    }
+
+    /// How it sleeps by what is known of its point, where it does.
+    #[inline]
+    pub const fn adapt(&self) -> Option<Adapt> {
+        match self.ahead {
+            Some(fields) if self.late_pct > 0 => Some(Adapt { late_pct: self.late_pct, fields }),
+            _ => None,
+        }
     }
 
     /// Whose word ends the wait: [`Authority::Word`] with `+trust`, else [`Authority::Driver`].
@@ -147,7 +175,7 @@ impl WaitPlan {
     }
 
     const fn plain(stored: Stored) -> Self {
-        Self { stored, predict: None, trust: false }
+        Self { stored, ahead: None, late_pct: 0, trust: false }
     }
 
     /// A plan is one that can be written.
@@ -184,8 +212,11 @@ impl fmt::Display for WaitPlan {
                 write!(f, "flag:park_us={park_us},backstop_us={backstop_us}")?;
             }
         }
-        if let Some(predict) = self.predict {
+        if let Some(predict) = self.predict() {
             write!(f, "+{predict}")?;
+        }
+        if let Some(adapt) = self.adapt() {
+            write!(f, "+{adapt}")?;
         }
         f.write_str(if self.trust { "+trust" } else { "" })
     }

@@ -7,14 +7,24 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | the machine and its diagram |
+//! | `adaptive.rs` | deciding anew by what is known of its point |
+//! | `action.rs` | what it asks for, and what it is told |
 //! | `report.rs` | what a wait did |
 
+mod action;
+#[cfg(test)]
+mod adapt_tests;
+mod adaptive;
 mod report;
 #[cfg(test)]
 mod tests;
 
+pub use action::{Action, Observation};
 pub use report::{End, Outcome, Report, Residual};
 
+use alloc::sync::Arc;
+
+use crate::adapt::Known;
 use crate::plan::{Authority, Mode, WaitPlan};
 use crate::port::{Arming, Status};
 use crate::time::{Instant, Nanos};
@@ -34,48 +44,6 @@ pub const CANCEL_NS_MAX: u64 = 1_000_000;
 /// backstop to land after the first.
 pub const LOST_QUERIES: u8 = 2;
 
-/// What the driver of a [`Wait`] saw.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Observation {
-    /// What a query or a block said.
-    Status(Status),
-    /// A driver call failed; the cause stays with whoever made it.
-    Failed,
-    /// The store of the word was enqueued.
-    Armed,
-    /// The stream cannot store words.
-    Unsupported,
-    /// A sleep or a park came back without a result: its time is up, or for no reason at all.
-    Woke,
-    /// The word has reached its number.
-    Reached,
-    /// The wait's token was cancelled.
-    Cancelled,
-}
-
-/// What the driver of a [`Wait`] is to do next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Ask the port for the status.
-    Query,
-    /// Have the port enqueue the store of the word.
-    Arm,
-    /// Block on the port until the moment given, without bound for `None`.
-    Block {
-        /// When to come back at the latest.
-        until: Option<Instant>,
-    },
-    /// Sleep to this moment; nothing need be watched.
-    SleepUntil(Instant),
-    /// Watch the word until the moment given, looking at it at least once.
-    Park {
-        /// When to come back at the latest.
-        until: Instant,
-    },
-    /// The wait is over.
-    Finish(Report),
-}
-
 /// One wait for one point, as a state machine.
 ///
 /// ```text
@@ -89,8 +57,8 @@ pub enum Action {
 ///        │ Pending      │  └──────┐       │        │(no word)   │
 ///        │              │         ▼       ▼        ▼            │
 ///        │              │      (4) Sleeping, where a prediction ◄
-///        │              │         │ Woke   is worth it
-///        │              │         ▼
+///        │              │       ▲ │ Woke   is worth it
+///        │         adapt│       │ ▼
 ///        │              │      (5) Landing ─Done, Reached──► Late
 ///        │              │         │ Pending, Woke
 ///        │              │         ├──────poll─────► (6) Polling ─Done─► Parked
@@ -108,7 +76,8 @@ pub enum Action {
 ///     Blocked       Immediate        any state: Failed, Cancelled, or TimedOut after a last query
 /// ```
 ///
-/// Not drawn: a trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
+/// Not drawn: by `+adapt` a wait decides anew whether to sleep, after each sleep and whenever a watch has lasted for as long as it was to: from
+/// (5), (6), (8) and (9) it goes back to (4), or on. A trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
 /// say done [`LOST_QUERIES`] times looks at the word once more and ends in [`End::StoreLost`].
 ///
 /// Every arrow is an arm of [`Wait::step`]. Authorities: under [`Authority::Driver`] it ends well only on the driver's own
@@ -116,11 +85,11 @@ pub enum Action {
 /// and backstop queries find faults and lost stores. Where a trusted word cannot be armed, the driver becomes the
 /// authority, and the report says so.
 ///
-/// Bounds: no sleep passes `max_sleep_us` from the start; no park passes `park_us`, the next backstop or
+/// Bounds: by `+predict` no sleep passes `max_sleep_us` from the start, by `+adapt` none is longer; no park passes `park_us`, the next backstop or
 /// the deadline; with a deadline the wait ends at the first step at or after it, but for one last question. A wait without
 /// deadline on a device that never answers goes on until it is cancelled.
 ///
-/// Cost: at most 80 instructions a step, no allocation.
+/// Cost: at most 96 instructions a step, 240 more for a decision by `+adapt`, no allocation.
 ///
 /// ```
 /// use wakeline_core::{Action, End, Instant, Observation, Outcome, Status, Wait, WaitPlan};
@@ -149,6 +118,8 @@ pub struct Wait {
     /// The longest park on the word: `park`, or to the next query for a watcher of many words.
     slice: Nanos,
     prediction: Option<Nanos>,
+    /// What a plan with `+adapt` decides by.
+    known: Option<Arc<Known>>,
     /// [`Instant::MAX`] for none.
     deadline: Instant,
     /// The longest action; [`Nanos::MAX`] without a token to look at.
@@ -156,6 +127,8 @@ pub struct Wait {
     started: Instant,
     /// When the predicted sleep ends.
     wake: Instant,
+    /// When to decide anew whether to sleep, not before: [`Instant::MAX`] but for `+adapt`.
+    review: Instant,
     /// When the driver is asked next while the word is watched.
     backstop: Instant,
     /// When the word was first seen by a wait that the driver has to confirm.
@@ -204,10 +177,12 @@ impl Wait {
             ask_every,
             slice: park,
             prediction: None,
+            known: None,
             deadline: Instant::MAX,
             look_every: Nanos::MAX,
             started: Instant::ORIGIN,
             wake: Instant::ORIGIN,
+            review: Instant::MAX,
             backstop: Instant::MAX,
             seen: None,
             pending: Instant::ORIGIN,
@@ -316,6 +291,9 @@ impl Wait {
     /// In any other state it is a wake for no reason.
     pub fn land_now(&mut self, now: Instant) -> Action {
         if self.state == State::Sleeping {
+            if self.known.is_some() {
+                self.review = self.wake;
+            }
             self.wake = self.wake.min(now);
         }
         self.step(now, Observation::Woke)
@@ -383,10 +361,16 @@ impl Wait {
             }
             State::Confirming => self.doubt(now),
             State::Backstop if self.seen.is_some() => self.doubt(now),
-            State::Landing | State::Backstop => {
+            // The word was there, and the driver says that it is too early: nothing to sleep for.
+            State::Landing if self.word => {
                 self.set_backstop(now);
                 self.watch(now)
             }
+            State::Landing | State::Backstop => {
+                self.set_backstop(now);
+                self.review(now)
+            }
+            State::Polling if now >= self.review => self.review(now),
             _ => self.woken(now, state, Observation::Woke),
         }
     }
@@ -408,10 +392,14 @@ impl Wait {
             State::Sleeping if now < self.wake => self.sleep(now),
             State::Sleeping => self.land(now),
             State::Landing if self.lands_by_word() && observation != Observation::Reached => {
-                self.set_backstop(now);
-                self.watch(now)
+                if self.known.is_none() {
+                    self.set_backstop(now);
+                } else if now >= self.backstop {
+                    return self.ask(State::Backstop);
+                }
+                self.review(now)
             }
-            State::Watching if now < self.backstop => self.watch(now),
+            State::Watching if now < self.backstop => self.review(now),
             State::Doubting if now < self.backstop => self.doubt(now),
             State::Watching | State::Doubting | State::Napping => self.ask(State::Backstop),
             State::Asking
@@ -454,7 +442,8 @@ impl Wait {
     }
 
     fn censored(&self, wake: Nanos) -> Residual {
-        Residual::AtMost { wake, prediction: self.prediction.unwrap_or(wake) }
+        let prediction = self.prediction.unwrap_or_else(|| self.wake.since(self.started));
+        Residual::AtMost { wake, prediction }
     }
 
     /// Whether the word is the authority and may be believed by now.
@@ -465,7 +454,7 @@ impl Wait {
     /// Whether a look at the word says enough when the predicted sleep ends: it is the authority, or a watcher looks, which has
     /// many to look after and asks once the word is there.
     fn lands_by_word(&self) -> bool {
-        self.trusted() || self.word && self.slice > self.park
+        self.trusted() || self.word && (self.slice > self.park || self.known.is_some())
     }
 
     fn overdue(&self, now: Instant) -> bool {
@@ -497,6 +486,9 @@ impl Wait {
 
     /// After the arming: sleep where the prediction is worth it, else watch.
     fn sleep_or_watch(&mut self, now: Instant) -> Action {
+        if now >= self.review {
+            return self.decide(now);
+        }
         if let (Some(predict), Some(prediction)) = (self.report.plan.predict(), self.prediction) {
             let length = (prediction - predict.margin()).min(predict.max_sleep());
             self.wake = self.started + length;
@@ -515,6 +507,9 @@ impl Wait {
     /// The predicted sleep has ended: look whether it was too long.
     fn land(&mut self, now: Instant) -> Action {
         self.report.overshoot = now.since(self.wake);
+        if self.known.is_some() {
+            self.learn(now);
+        }
         if self.lands_by_word() {
             self.go(State::Landing, Action::Park { until: now })
         } else {
@@ -528,10 +523,11 @@ impl Wait {
             return self.ask(State::Polling);
         }
         if !self.word {
-            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + self.park)));
+            let until = (now + self.park).min(self.review);
+            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, until)));
         }
         self.report.parks += 1;
-        let until = self.bounded(now, (now + self.slice).min(self.backstop));
+        let until = self.bounded(now, (now + self.slice).min(self.backstop).min(self.review));
         self.go(State::Watching, Action::Park { until })
     }
 
@@ -569,6 +565,9 @@ impl Wait {
 
     fn finish(&mut self, now: Instant, end: End, residual: Option<Residual>) -> Action {
         self.state = State::Finished;
+        if self.known.is_some() {
+            self.forget();
+        }
         self.report.end = end;
         self.report.residual = residual;
         self.report.elapsed = now.since(self.started);

@@ -47,7 +47,7 @@ pub enum Residual {
     AtMost {
         /// When the wait woke, from its start.
         wake: Nanos,
-        /// The residual that the sleep was made for.
+        /// The residual that the sleep was made for; by `+adapt`, when it was to end.
         prediction: Nanos,
     },
     /// Found by a query some time after the one before: at least this long, which was the last answer "pending".
@@ -67,13 +67,15 @@ pub struct Report {
     pub elapsed: Nanos,
     /// The point's residual as far as it is known; `None` for a blocking wait and for one that did not end well.
     pub residual: Option<Residual>,
-    /// How far past its moment the predicted sleep ended.
+    /// When its work was last known not to be done, from the start: an end that was slept past lies behind it.
+    pub pending: Nanos,
+    /// How far past its moment the last sleep ended, of those ahead of the end.
     pub overshoot: Nanos,
     /// Status queries made.
     pub queries: u64,
     /// Parks on the word.
     pub parks: u64,
-    /// Predicted sleeps, 0 or 1.
+    /// Sleeps ahead of the end: 0 or 1 by `+predict`, any number by `+adapt`.
     pub sleeps: u32,
 }
 
@@ -85,6 +87,7 @@ impl Report {
             authority: plan.authority(),
             elapsed: Nanos::ZERO,
             residual: None,
+            pending: Nanos::ZERO,
             overshoot: Nanos::ZERO,
             queries: 0,
             parks: 0,
