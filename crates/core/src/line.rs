@@ -66,6 +66,9 @@ impl CompletionLine {
     }
 
     /// Stores `seq` at `slot`, `Release`. For simulated devices and tests; a real device stores by its own means.
+    ///
+    /// Never do this to the line of a real device's port, which its descriptor reaches: whoever forges a word there says that a store has landed which may
+    /// still come, and the page of the word may be freed by then.
     #[inline]
     pub fn store(&self, slot: Slot, seq: Seq) {
         self.words[slot.index()].store(seq.get(), Ordering::Release);
