@@ -30,7 +30,7 @@
 //!         tokio::task::yield_now().await; // other tasks run meanwhile
 //!         1
 //!     });
-//!     assert!(report?.elapsed >= Nanos::from_micros(600) && ticks == 1);
+//!     assert!(report?.outcome().is_some() && ticks == 1);
 //!     Ok(())
 //! })
 //! # }
