@@ -33,7 +33,8 @@ const NEIGHBOURS: usize = 4;
 /// How many residuals a watch may pass at once before it is decided anew.
 const CLUSTER_MAX: usize = 4;
 
-/// How long a watch goes on behind a residual that is known, so that its like is seen.
+/// How long a watch goes on behind what it is for: behind a residual that is known, so that its like is seen, and behind the moment from which
+/// a nap is worth it. No watch is shorter: see [`Course`].
 const BEHIND_NS: u64 = 500;
 
 /// What is known of a point and its host, shared with the waits of the point.
@@ -44,6 +45,10 @@ pub(crate) struct Known {
 }
 
 /// What a wait that is still pending is to do.
+///
+/// Either makes progress, so that no wait decides again and again at one moment: a sleep takes at least the plan's `min_sleep_us`, a watch at
+/// least [`BEHIND_NS`]. What a decision is made by, the lateness of sleeps above all, may be another at the next one, so each is argued
+/// by its own numbers alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Course {
     /// Sleep until so long after the start.
@@ -93,12 +98,17 @@ impl Known {
     }
 
     /// It has passed everything known: naps grow with the time spent, each so that its end, late as sleeps are, stays within `late_pct`.
+    ///
+    /// One number decides what to do and when to decide again: the nap from which the shortest sleep fits in. It says when, where the nap is
+    /// shorter, which is then ahead. How late a sleep of the nap's own length would be must not decide: sleeps of another length may be later by
+    /// more than they are longer.
     fn past(&self, Moment { now, late_pct, min, max, nap, .. }: Moment) -> Course {
-        let length = nap.saturating_sub(self.oversleep.usual(nap)).min(max);
-        if length >= min {
-            return Course::Sleep(Nanos::from_nanos(now + length));
+        let least = min + self.oversleep.usual(min);
+        if nap < least {
+            return watch(now, when_napping(least, late_pct));
         }
-        watch(when_napping(min + self.oversleep.usual(min), late_pct).max(now))
+        let length = nap.saturating_sub(self.oversleep.usual(nap));
+        Course::Sleep(Nanos::from_nanos(now + length.clamp(min, max)))
     }
 
     /// Some residuals lie ahead, at least one.
@@ -142,22 +152,23 @@ impl Known {
         // Until the next gap that is worth a sleep, or until a nap is.
         let need = units(min + margin + guard);
         let cluster = ahead.windows(2).take(CLUSTER_MAX).take_while(|pair| pair[1] - pair[0] < need).count();
-        // What is late already is decided by other numbers: soon again.
+        // The next residual lies ahead. What is late already is decided by other numbers: soon again.
         let soon = now + min;
         let short = min + self.oversleep.margin(min + self.oversleep.margin(min));
         let grown = if passed.is_empty() { u64::MAX } else { before + short * 100 / (odds * GROWTH) };
         let until = (ns(ahead[cluster]) + BEHIND_NS)
             .min(grown.max(soon))
             .min(when_napping(short, late_pct).max(soon));
-        watch(until)
+        watch(now, until)
     }
 }
 
-/// When a nap in proportion to the time spent is as long as that.
+/// When a nap in proportion to the time spent is as long as that, and [`BEHIND_NS`] later: that long after now at least, where it is shorter now.
 fn when_napping(length: u64, late_pct: u64) -> u64 {
     length * 100 / late_pct + BEHIND_NS
 }
 
-fn watch(until: u64) -> Course {
+fn watch(now: u64, until: u64) -> Course {
+    debug_assert!(until >= now + BEHIND_NS, "a watch that takes no time");
     Course::Watch(Nanos::from_nanos(until))
 }

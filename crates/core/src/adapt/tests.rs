@@ -146,6 +146,25 @@ fn waits_that_hold_what_was_known_keep_it_and_later_ones_know_more() {
     drop(second);
 }
 
+/// Sleeps of 39 us had been later than sleeps of 10 us by more than they are longer: the nap was too short for the one and long enough for
+/// the other, so it was decided to watch until a moment that was over, without end.
+#[test]
+fn it_naps_where_longer_sleeps_are_later_by_more_than_they_are_longer() {
+    let adapt = Adapt::new(1, 0, 10, 20_000, 64).unwrap();
+    let window = window(&[]);
+    let known = window.known();
+    (0..4).for_each(|_| known.oversleep.learn(10_000, 362_474));
+    (0..6).for_each(|_| known.oversleep.learn(39_000, 362_474));
+    let elapsed = Nanos::from_nanos(3_862_238);
+    let nap = elapsed.as_nanos() / 100;
+    assert!(nap < known.oversleep.usual(nap) && nap >= 10_000 + known.oversleep.usual(10_000));
+    assert_eq!(known.course(&adapt, elapsed), Course::Sleep(elapsed + us(10)));
+    // A little earlier not even the shortest fits in, and it says from when on one does.
+    let Course::Watch(until) = known.course(&adapt, us(3_500)) else { panic!("sleeps") };
+    assert!(until > us(3_500) && until < elapsed, "{until}");
+    assert!(matches!(known.course(&adapt, until), Course::Sleep(_)));
+}
+
 proptest! {
     /// The ring and the sorted array against a plain list.
     #[test]
@@ -174,18 +193,25 @@ proptest! {
         }
     }
 
-    /// Whatever is known and whenever it is asked, it sleeps within its limits or watches on.
+    /// Whatever is known of the point and of the host and whenever it is asked, it sleeps within its limits or watches on, and time passes.
     #[test]
-    fn any_decision_is_within_the_plan(
-        residuals in prop::collection::vec(prop_oneof![0..100_u64, 0..20_000_000_u64, 0..u64::MAX], 0..80),
+    fn any_decision_is_within_the_plan_and_takes_time(
+        residuals in prop_oneof![
+            Just(Vec::new()),
+            prop::collection::vec(prop_oneof![0..100_u64, 0..20_000_000_u64, 0..u64::MAX], 0..80),
+        ],
+        late in prop::collection::vec((prop_oneof![0..100_000_u64, 0..100_000_000_u64], 0..1_000_000_u64), 0..60),
         now in prop_oneof![0..100_u64, 0..30_000_000_u64, any::<u64>()],
         (late_pct, guard) in (1_u8..=50, 0_u64..1_000_000),
-        (min, max) in (1_u64..60_000_000, 1_u64..60_000_000),
+        (min, max) in (prop_oneof![1_u64..100, 1_u64..60_000_000], 1_u64..60_000_000),
     ) {
         let adapt = Adapt::new(late_pct, guard, min.min(max), min.max(max), 64).unwrap();
         let mut window = Window::new(64, &Arc::new(Oversleep::new()));
         for ns in &residuals {
             window.push(*ns);
+        }
+        for (length, late) in &late {
+            window.known().oversleep.learn(*length, *late);
         }
         let elapsed = Nanos::from_nanos(now);
         match window.known().course(&adapt, elapsed) {
@@ -193,7 +219,7 @@ proptest! {
                 prop_assert!(until - elapsed <= adapt.max_sleep());
                 prop_assert!(until - elapsed >= adapt.min_sleep() || until == Nanos::MAX);
             }
-            Course::Watch(until) => prop_assert!(until >= elapsed.min(Nanos::from_nanos(1 << 36)) || residuals.is_empty()),
+            Course::Watch(until) => prop_assert!(until - elapsed >= Nanos::from_nanos(BEHIND_NS)),
         }
     }
 }

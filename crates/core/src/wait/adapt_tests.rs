@@ -5,9 +5,13 @@ use crate::PointTable;
 use crate::wait::Action as A;
 use crate::wait::Observation as O;
 use alloc::vec::Vec;
+use proptest::prelude::*;
 
 const PENDING: O = O::Status(Status::Pending);
 const DONE: O = O::Status(Status::Done);
+
+/// So many steps at one moment are no progress: a look, an answer, an arming and a decision may follow each other at once.
+const STILL_STEPS_MAX: usize = 8;
 
 fn us(us: u64) -> Instant {
     Instant::ORIGIN + Nanos::from_micros(us)
@@ -34,10 +38,13 @@ fn table(plan: &WaitPlan, times: u32, residual_us: u64) -> PointTable<()> {
 fn wait(table: &mut PointTable<()>, plan: &WaitPlan, residual_us: u64, late_us: u64) -> (Report, Vec<A>) {
     let done = us(residual_us);
     let mut now = us(0);
-    let mut actions = Vec::new();
+    let (mut actions, mut began) = (Vec::new(), Vec::new());
     let (mut wait, mut action) = Wait::new(plan).expecting(table.forecast(&(), plan)).start(now);
     loop {
         actions.push(action);
+        let still = actions.len().checked_sub(STILL_STEPS_MAX).is_some_and(|from| began[from] == now);
+        assert!(!still, "no time passes: {:?} at {now:?}", &actions[actions.len() - STILL_STEPS_MAX..]);
+        began.push(now);
         let observation = match action {
             A::Query => {
                 now = now + Nanos::from_nanos(300);
@@ -167,4 +174,42 @@ fn a_new_window_keeps_what_fits() {
     let all: Vec<u64> = known.in_micros();
     assert_eq!(all, [5_000, 5_000, 5_000, 5_000, 5_000, 5_000, 5_000, 7_000]);
     assert_eq!(table.forecast(&(), &plan).known.unwrap().in_micros().len(), 0, "cold for the plan of before");
+}
+
+/// The same as in `adapt/tests.rs`, as a wait sees it: it parked until now, woke, and parked until now.
+#[test]
+fn a_wait_whose_longer_sleeps_were_late_goes_on() {
+    let plan = flag("+trust");
+    let mut table = PointTable::<()>::of_one();
+    let oversleep = &table.forecast(&(), &plan).known.unwrap().oversleep;
+    (0..12).for_each(|_| oversleep.learn(40_000, 900_000));
+    let (report, actions) = wait(&mut table, &plan, 20_000, 5);
+    assert!(report.elapsed < us(20_500).since(us(0)), "{report:?}");
+    assert!(actions.len() < 2_000, "{}", actions.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// However late sleeps are and whatever is known, time passes within a few steps: a wait goes on by sleeps and by watches that take time.
+    #[test]
+    fn no_moment_is_decided_twice(
+        known in prop::collection::vec(prop_oneof![0_u64..50, 0_u64..20_000], 0..70),
+        residual_us in 0_u64..30_000,
+        late_us in prop::collection::vec(prop_oneof![0_u64..20, 0_u64..2_000], 1..20),
+        suffix in prop::sample::select(Vec::from(["", "+trust"])),
+    ) {
+        let plan = flag(suffix);
+        let mut table = PointTable::of_one();
+        for us in known {
+            table.record((), &plan, Nanos::from_micros(us));
+        }
+        for late_us in late_us {
+            let (report, actions) = wait(&mut table, &plan, residual_us, late_us);
+            prop_assert!(report.outcome().is_some());
+            // A decision, a look and a question each, at most every half microsecond; parks last 50 us.
+            let steps_max = 20 + 3 * report.elapsed.as_nanos() / 500;
+            prop_assert!((actions.len() as u64) < steps_max, "{} steps in {}", actions.len(), report.elapsed);
+        }
+    }
 }
