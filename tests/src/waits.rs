@@ -9,6 +9,8 @@
 //!    a cancellation within its bound plus that;
 //! 3. a failure only where the device failed, a lost store only where stores go astray;
 //! 4. a reactor that is empty afterwards.
+//!
+//! A wait that hangs, be it that it goes on and on at one moment, is a failure as well and no hang of the soak: see [`crate::probe`].
 
 use core::cell::{Cell, RefCell};
 use core::pin::pin;
@@ -23,7 +25,7 @@ use wakeline_core::{
 };
 use wakeline_sim::{Faults, SimConfig, SimDevice, SimStream, VirtualHost, VirtualTime};
 
-use crate::probe::{Probe, Probed};
+use crate::probe::{Probe, Probed, within_bounds};
 
 /// What a program of waits came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -112,6 +114,10 @@ struct Drawn {
 ///
 /// What promise was broken, by which wait.
 pub fn run(seed: u64) -> Result<Summary, String> {
+    within_bounds(|| program(seed))?
+}
+
+fn program(seed: u64) -> Result<Summary, String> {
     let mut draw = Draw(Pcg32::seed_from_u64(seed));
     let mut faults = if draw.one_in(4) { Faults::none() } else { Faults::swarm(seed) };
     if draw.one_in(2) {
@@ -194,9 +200,10 @@ impl<'h, 'p> Program<'h, 'p> {
                     .map(|_| ())
                     .ok_or_else(|| "a launch failed without a fault".into());
             }
-            self.wait(host, key, stream, drawn)
-                .await
-                .map_err(|broken| format!("stream {key}, wait {number} by `{}`: {broken}", drawn.plan))?;
+            self.probe.begin(key, number, &drawn.plan);
+            let judged = self.wait(host, key, stream, drawn).await;
+            self.probe.end(key);
+            judged.map_err(|broken| format!("stream {key}, wait {number} by `{}`: {broken}", drawn.plan))?;
         }
         Ok(())
     }
