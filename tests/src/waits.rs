@@ -304,9 +304,13 @@ impl<'h, 'p> Program<'h, 'p> {
             },
             ErrorCode::StoreLost => {
                 let astray = [faults.lost_store_ppm, faults.late_store.ppm, faults.deferred_store_ppm];
+                let astray = astray.iter().any(|ppm| *ppm > 0);
+                // A device that has faulted stores no more, and for a while answers as if nothing were.
+                let dies = faults.fault_at.is_some() || faults.fault_at_call.is_some();
+                let astray = astray || dies && end.truth.landed_at.is_none();
                 // Virtual time stores only when the device is turned, which may be after the last look of the wait.
                 let unseen = end.word != Some(true) || end.truth.stored_at.is_some_and(|at| at >= end.now);
-                if plan.authority() == Authority::Word && astray.iter().any(|ppm| *ppm > 0) && unseen {
+                if plan.authority() == Authority::Word && astray && unseen {
                     Ok(())
                 } else {
                     Err(format!("a store was called lost for no reason: {end:?}"))
