@@ -156,7 +156,6 @@ fn point_observe_predict(n: u64) -> Result<(), Error> {
         authority: plan.authority(),
         elapsed: Nanos::ZERO,
         residual: None,
-        pending: Nanos::ZERO,
         overshoot: Nanos::ZERO,
         queries: 3,
         parks: 1,

@@ -29,7 +29,6 @@ pub fn learned(plan: &WaitPlan, length: Nanos) -> Point {
         authority: plan.authority(),
         elapsed: length,
         residual: Some(Residual::Exact(length)),
-        pending: Nanos::ZERO,
         overshoot: Nanos::ZERO,
         queries: 0,
         parks: 1,

@@ -4,13 +4,14 @@
 //! table keeps a window of the last residuals and predicts their minimum. The number of points is bounded: the one that was
 //! used longest ago makes room for a new one.
 
+mod adaptive;
 mod dump;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::adapt::{self, Known, Oversleep};
+use crate::adapt::Known;
 use crate::error::{Error, ErrorCode};
 use crate::plan::WaitPlan;
 use crate::time::Nanos;
@@ -27,7 +28,7 @@ pub const POINTS_MAX: usize = 1 << 16;
 /// is undone in a number of waits that grows with the factor's logarithm. (One that was late because its timer was is excused once in
 /// a row.)
 ///
-/// Cost: predicting and then observing take at most 224 instructions together with 16 points and 30 more at 64 (a binary search, which the
+/// Cost: predicting and then observing take at most 200 instructions together with 16 points and 30 more at 64 (a binary search, which the
 /// second finds done), and allocate nothing. The first residual of a point, and one whose plan changes its window,
 /// allocate the window; a new point moves the points behind it, and in a full table looks at all of them for
 /// the one to leave. Memory: about 96 bytes a point and 16 for each residual of its window.
@@ -65,13 +66,9 @@ struct Point<K> {
     key: K,
     /// The number of its last use.
     used: u64,
-    /// The last wait was late because the host's timer was, and taught nothing.
-    excused: bool,
     history: Window,
-    /// For plans with `+adapt`.
-    adaptive: Option<adapt::Window>,
-    /// How many of the last waits in a row were late, for these.
-    late: u8,
+    /// For plans with `+adapt`, apart, so that other points are no larger by it.
+    adaptive: Option<Box<adaptive::Adaptive>>,
 }
 
 /// What is known of a point before a wait, as far as the wait's plan asks for it: what it may sleep by.
@@ -153,25 +150,6 @@ impl<K: Ord> PointTable<K> {
         }
     }
 
-    fn known(&mut self, key: &K, window: u16) -> Arc<Known> {
-        if let Ok(place) = self.find(key) {
-            self.use_at(place);
-            if let Some(adaptive) = &self.points[place].adaptive
-                && adaptive.window() == usize::from(window)
-            {
-                return Arc::clone(adaptive.known());
-            }
-        }
-        Arc::clone(self.cold())
-    }
-
-    /// What is known before anything is.
-    fn cold(&mut self) -> &Arc<Known> {
-        self.cold.get_or_insert_with(|| {
-            Arc::new(Known { residuals: adapt::Sorted::new(0), oversleep: Arc::new(Oversleep::new()) })
-        })
-    }
-
     /// Learns from a wait of this point. One that did not end well or was not watched teaches nothing, nor does one whose
     /// residual is known only to be at least so long, unless that is half of it.
     ///
@@ -183,16 +161,8 @@ impl<K: Ord> PointTable<K> {
             // Too loose a bound, after a lost store say, would only keep the next waits from sleeping.
             Some(Residual::AtLeast(least)) if least + least >= report.elapsed => least,
             None | Some(Residual::AtLeast(_)) => return,
-            Some(Residual::AtMost { wake, .. }) if report.plan.adapt().is_some() => {
-                let place = self.find(&key).unwrap_or_else(|place| self.insert(place, key));
-                let point = &mut self.points[place];
-                // It ended while the wait slept. The first in a row may have been just before the wake, or the timer was late; the more there
-                // are, the more likely it is anywhere in between: then each halves what is left of it.
-                let asleep = (wake - report.pending).as_nanos();
-                let before = Nanos::from_nanos(asleep >> (3 - point.late.min(2)));
-                point.late = point.late.saturating_add(1);
-                self.adapted(place, &report.plan, wake - before);
-                return;
+            Some(Residual::Between { pending, wake }) => {
+                return self.adapt_late(key, &report.plan, pending, wake);
             }
             Some(Residual::AtMost { wake, prediction }) => {
                 let margin = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.margin());
@@ -208,38 +178,9 @@ impl<K: Ord> PointTable<K> {
     /// Adds one residual to the window of a point. A plan that does not predict keeps none.
     #[inline]
     pub fn record(&mut self, key: K, plan: &WaitPlan, residual: Nanos) {
-        let Some(predict) = plan.predict() else { return self.record_adaptive(key, plan, residual) };
+        let Some(predict) = plan.predict() else { return self.adapt(key, plan, residual) };
         let place = self.find(&key).unwrap_or_else(|place| self.insert(place, key));
         self.use_at(place).push(predict.window(), residual);
-        self.points[place].excused = false;
-    }
-
-    #[inline(never)]
-    fn record_adaptive(&mut self, key: K, plan: &WaitPlan, residual: Nanos) {
-        if plan.adapt().is_some() {
-            let place = self.find(&key).unwrap_or_else(|place| self.insert(place, key));
-            self.points[place].late = 0;
-            self.adapted(place, plan, residual);
-        }
-    }
-
-    /// Adds a residual for plans with `+adapt`.
-    fn adapted(&mut self, place: usize, plan: &WaitPlan, residual: Nanos) {
-        let Some(adapt) = plan.adapt() else { return };
-        let window = adapt.window();
-        let stale =
-            self.points[place].adaptive.as_ref().is_none_or(|old| old.window() != usize::from(window));
-        if stale {
-            let oversleep = Arc::clone(&self.cold().oversleep);
-            let mut new = adapt::Window::new(window, &oversleep);
-            let old = self.points[place].adaptive.take();
-            old.into_iter().flat_map(|old| old.in_order()).for_each(|ns| new.push(ns));
-            self.points[place].adaptive = Some(new);
-        }
-        self.use_at(place);
-        if let Some(adaptive) = &mut self.points[place].adaptive {
-            adaptive.push(residual.as_nanos());
-        }
     }
 
     /// How many points have residuals.
@@ -274,7 +215,7 @@ impl<K: Ord> PointTable<K> {
     #[cold]
     fn excuse(&mut self, key: &K) -> bool {
         let point = self.find(key).ok().and_then(|place| self.points.get_mut(place));
-        point.is_some_and(|point| !core::mem::replace(&mut point.excused, true))
+        point.is_some_and(|point| !core::mem::replace(&mut point.history.excused, true))
     }
 
     #[cold]
@@ -286,10 +227,7 @@ impl<K: Ord> PointTable<K> {
             self.points.remove(oldest);
             place -= usize::from(oldest < place);
         }
-        self.points.insert(
-            place,
-            Point { key, used: 0, excused: false, history: Window::default(), adaptive: None, late: 0 },
-        );
+        self.points.insert(place, Point { key, used: 0, history: Window::default(), adaptive: None });
         place
     }
 }
@@ -304,6 +242,8 @@ struct Window {
     ring: Box<[(u32, Nanos)]>,
     /// How many it is of.
     len_max: u16,
+    /// The last wait was late because the host's timer was, and taught nothing.
+    excused: bool,
     /// Where it begins and ends; the difference is its length, the low bits are places. Both wrap.
     front: u32,
     back: u32,
@@ -312,7 +252,11 @@ struct Window {
 }
 
 impl Window {
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "its only caller is all but nothing else, and a call of it is a fifth of both"
+    )]
+    #[inline(always)]
     fn push(&mut self, window: u16, residual: Nanos) {
         if self.len_max != window {
             self.resize(window);
@@ -327,6 +271,7 @@ impl Window {
         self.ring[place] = (self.next, residual);
         self.back = self.back.wrapping_add(1);
         self.next = self.next.wrapping_add(1);
+        self.excused = false;
     }
 
     #[inline]

@@ -104,7 +104,6 @@ fn report(plan: &WaitPlan, length: Nanos) -> Report {
         authority: plan.authority(),
         elapsed: length,
         residual: Some(Residual::Exact(length)),
-        pending: Nanos::ZERO,
         overshoot: Nanos::ZERO,
         queries: 0,
         parks: 1,

@@ -75,11 +75,29 @@ pub const WINDOW_MAX: u16 = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitPlan {
     stored: Stored,
-    /// The fields of `+predict`, or those that `+adapt` shares with it.
-    ahead: Option<Predict>,
-    /// Zero but for `+adapt`.
-    late_pct: u8,
+    ahead: Ahead,
     trust: bool,
+}
+
+/// How it sleeps ahead of the end. Each field by itself, so that what tells the kinds apart finds room among them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Ahead {
+    Nothing,
+    Predict { margin_us: u32, min_sleep_us: u32, max_sleep_us: u32, window: NonZeroU16 },
+    Adapt { late_pct: u8, guard_us: u32, min_sleep_us: u32, max_sleep_us: u32, window: NonZeroU16 },
+}
+
+impl From<Predict> for Ahead {
+    fn from(Predict { margin_us, min_sleep_us, max_sleep_us, window }: Predict) -> Self {
+        Self::Predict { margin_us, min_sleep_us, max_sleep_us, window }
+    }
+}
+
+impl From<Adapt> for Ahead {
+    fn from(Adapt { late_pct, fields }: Adapt) -> Self {
+        let Predict { margin_us, min_sleep_us, max_sleep_us, window } = fields;
+        Self::Adapt { late_pct, guard_us: margin_us, min_sleep_us, max_sleep_us, window }
+    }
 }
 
 /// A [`Mode`] in whole microseconds: a plan goes into every report, so it is kept small.
@@ -119,7 +137,7 @@ impl WaitPlan {
     ///
     /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which has no moment to wake before.
     pub fn with_predict(self, predict: Predict) -> Result<Self, Error> {
-        Self { ahead: Some(predict), late_pct: 0, ..self }.checked()
+        Self { ahead: predict.into(), ..self }.checked()
     }
 
     /// The same plan with `+adapt:..`: sleep where the point hardly ever ends. Takes the place of a prediction or an adaptation already there.
@@ -128,7 +146,7 @@ impl WaitPlan {
     ///
     /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which watches nothing between its sleeps.
     pub fn with_adapt(self, adapt: Adapt) -> Result<Self, Error> {
-        Self { ahead: Some(adapt.fields), late_pct: adapt.late_pct, ..self }.checked()
+        Self { ahead: adapt.into(), ..self }.checked()
     }
 
     /// The same plan with `+trust`: the completion word ends the wait, the driver is asked for faults only.
@@ -157,15 +175,23 @@ impl WaitPlan {
     /// How it sleeps first, where it does.
     #[inline]
     pub const fn predict(&self) -> Option<Predict> {
-        if self.late_pct == 0 { self.ahead } else { None }
+        match self.ahead {
+            Ahead::Predict { margin_us, min_sleep_us, max_sleep_us, window } => {
+                Some(Predict { margin_us, min_sleep_us, max_sleep_us, window })
+            }
+            Ahead::Nothing | Ahead::Adapt { .. } => None,
+        }
     }
 
     /// How it sleeps by what is known of its point, where it does.
     #[inline]
     pub const fn adapt(&self) -> Option<Adapt> {
         match self.ahead {
-            Some(fields) if self.late_pct > 0 => Some(Adapt { late_pct: self.late_pct, fields }),
-            _ => None,
+            Ahead::Adapt { late_pct, guard_us, min_sleep_us, max_sleep_us, window } => {
+                let fields = Predict { margin_us: guard_us, min_sleep_us, max_sleep_us, window };
+                Some(Adapt { late_pct, fields })
+            }
+            Ahead::Nothing | Ahead::Predict { .. } => None,
         }
     }
 
@@ -175,7 +201,7 @@ impl WaitPlan {
     }
 
     const fn plain(stored: Stored) -> Self {
-        Self { stored, ahead: None, late_pct: 0, trust: false }
+        Self { stored, ahead: Ahead::Nothing, trust: false }
     }
 
     /// A plan is one that can be written.

@@ -8,8 +8,8 @@ use core::fmt;
 use core::num::NonZeroU16;
 
 use super::{
-    Adapt, BACKSTOP_US_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, SLEEP_US_MAX, Stored,
-    WINDOW_MAX, WaitPlan,
+    Adapt, Ahead, BACKSTOP_US_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, SLEEP_US_MAX,
+    Stored, WINDOW_MAX, WaitPlan,
 };
 use crate::error::{Error, ErrorCode};
 use crate::lex::{Fault, NumberFault, Shown, did_you_mean, number};
@@ -196,18 +196,17 @@ fn suffix(cursor: &mut Cursor<'_>, at: usize, plan: &mut WaitPlan) -> Result<(),
         }
         ("predict", _) if plan.predict().is_some() => refuse("`+predict` stands here twice: write it once"),
         ("adapt", _) if plan.adapt().is_some() => refuse("`+adapt` stands here twice: write it once"),
-        ("predict" | "adapt", _) if plan.ahead.is_some() => {
+        ("predict" | "adapt", _) if plan.ahead != Ahead::Nothing => {
             refuse("`+predict` and `+adapt` are two ways to do the same: write one of them")
         }
         ("predict", _) if plan.trust => refuse("`+predict` goes before `+trust`: swap them"),
         ("adapt", _) if plan.trust => refuse("`+adapt` goes before `+trust`: swap them"),
         ("predict", _) => {
-            plan.ahead = Some(predict(cursor)?);
+            plan.ahead = predict(cursor)?.into();
             Ok(())
         }
         ("adapt", _) => {
-            let Adapt { late_pct, fields } = adapt(cursor)?;
-            (plan.ahead, plan.late_pct) = (Some(fields), late_pct);
+            plan.ahead = adapt(cursor)?.into();
             Ok(())
         }
         ("trust", Mode::Block | Mode::Poll) => {

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 
-use super::{PointTable, adapt};
+use super::PointTable;
 
 /// The columns of a trace.
 const HEADER: &str = "workload,point,rows,step,enqueue_ns,residual_ns,gpu_ns";
@@ -42,7 +42,7 @@ impl<K> PointTable<K> {
         let mut step = 0_u64;
         for point in &self.points {
             let (point_name, rows) = name(&point.key);
-            for residual_ns in point.adaptive.iter().flat_map(adapt::Window::in_order) {
+            for residual_ns in point.adaptive.iter().flat_map(|adaptive| adaptive.window.in_order()) {
                 write_name(out, &workload)?;
                 out.write_char(',')?;
                 write_name(out, &point_name)?;

@@ -77,10 +77,14 @@ fn wait(table: &mut PointTable<()>, plan: &WaitPlan, residual_us: u64, late_us: 
 fn it_sleeps_twice_to_what_it_knows_and_watches_it_end() {
     for plan in [flag(""), flag("+trust"), plan("poll", "")] {
         let mut table = table(&plan, 64, 5_000);
-        let (report, _) = wait(&mut table, &plan, 5_000, 20);
+        let (report, actions) = wait(&mut table, &plan, 5_000, 20);
         assert!(matches!(report.end, End::Done(Outcome::Parked | Outcome::Trusted)), "{report:?}");
         assert!(report.sleeps >= 2 && report.overshoot == Nanos::from_micros(20), "{report:?}");
-        assert!(report.pending > Nanos::from_micros(4_500), "{report:?}");
+        let last = actions
+            .iter()
+            .rev()
+            .find_map(|action| if let A::SleepUntil(until) = action { Some(*until) } else { None });
+        assert!(last.is_some_and(|until| until > us(4_500)), "{actions:?}");
         assert!(matches!(report.residual, Some(Residual::Exact(_))));
     }
 }
@@ -186,6 +190,21 @@ fn a_wait_whose_longer_sleeps_were_late_goes_on() {
     let (report, actions) = wait(&mut table, &plan, 20_000, 5);
     assert!(report.elapsed < us(20_500).since(us(0)), "{report:?}");
     assert!(actions.len() < 2_000, "{}", actions.len());
+}
+
+/// What was asked for a plan with `+adapt` is nothing to a plan without, which would never decide.
+#[test]
+fn what_is_known_tells_nothing_to_another_kind_of_plan() {
+    let adapt = flag("");
+    for plan in ["poll", "flag:park_us=50,backstop_us=1000", "flag:park_us=50,backstop_us=1000+trust"] {
+        let plan: WaitPlan = plan.parse().unwrap();
+        let mut table = table(&adapt, 64, 5_000);
+        let (mut wait, _) = Wait::new(&plan).expecting(table.forecast(&(), &adapt)).start(us(0));
+        wait.step(us(1), PENDING);
+        let action = wait.step(us(2), O::Armed);
+        let expected = if plan.mode() == Mode::Poll { A::Query } else { A::Park { until: us(52) } };
+        assert_eq!(action, expected, "{plan}");
+    }
 }
 
 proptest! {

@@ -22,9 +22,8 @@ mod tests;
 pub use action::{Action, Observation};
 pub use report::{End, Outcome, Report, Residual};
 
-use alloc::sync::Arc;
+use adaptive::Ahead;
 
-use crate::adapt::Known;
 use crate::plan::{Authority, Mode, WaitPlan};
 use crate::port::{Arming, Status};
 use crate::time::{Instant, Nanos};
@@ -89,7 +88,7 @@ pub const LOST_QUERIES: u8 = 2;
 /// the deadline; with a deadline the wait ends at the first step at or after it, but for one last question. A wait without
 /// deadline on a device that never answers goes on until it is cancelled.
 ///
-/// Cost: at most 96 instructions a step, 240 more for a decision by `+adapt`, no allocation.
+/// Cost: at most 80 instructions a step, 240 more for a decision by `+adapt`, no allocation.
 ///
 /// ```
 /// use wakeline_core::{Action, End, Instant, Observation, Outcome, Status, Wait, WaitPlan};
@@ -112,14 +111,13 @@ pub struct Wait {
     no_word: bool,
     done_unseen: u8,
     confirms: u16,
-    /// The longest park, and the time between two queries while the word is watched. Zero but for a `flag` plan.
+    /// The longest park; zero but for a `flag` plan.
     park: Nanos,
+    /// The time between two queries while the word is watched; [`Nanos::MAX`] but for a `flag` plan.
     ask_every: Nanos,
     /// The longest park on the word: `park`, or to the next query for a watcher of many words.
     slice: Nanos,
-    prediction: Option<Nanos>,
-    /// What a plan with `+adapt` decides by.
-    known: Option<Arc<Known>>,
+    ahead: Ahead,
     /// [`Instant::MAX`] for none.
     deadline: Instant,
     /// The longest action; [`Nanos::MAX`] without a token to look at.
@@ -127,10 +125,8 @@ pub struct Wait {
     started: Instant,
     /// When the predicted sleep ends.
     wake: Instant,
-    /// When to decide anew whether to sleep, not before: [`Instant::MAX`] but for `+adapt`.
-    review: Instant,
-    /// When the driver is asked next while the word is watched.
-    backstop: Instant,
+    /// When a watch is over: when the driver is asked next, by `+adapt` also when to decide anew.
+    due: Instant,
     /// When the word was first seen by a wait that the driver has to confirm.
     seen: Option<Instant>,
     /// When the driver last said pending.
@@ -165,7 +161,7 @@ impl Wait {
     pub fn new(plan: &WaitPlan) -> Self {
         let (park, ask_every) = match plan.mode() {
             Mode::Flag { park, backstop } => (park, backstop),
-            Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::ZERO),
+            Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::MAX),
         };
         Self {
             state: State::Asking,
@@ -176,14 +172,12 @@ impl Wait {
             park,
             ask_every,
             slice: park,
-            prediction: None,
-            known: None,
+            ahead: Ahead::Nothing,
             deadline: Instant::MAX,
             look_every: Nanos::MAX,
             started: Instant::ORIGIN,
             wake: Instant::ORIGIN,
-            review: Instant::MAX,
-            backstop: Instant::MAX,
+            due: Instant::MAX,
             seen: None,
             pending: Instant::ORIGIN,
             report: Report::new(plan),
@@ -200,7 +194,7 @@ impl Wait {
     #[must_use]
     #[inline]
     pub fn predicted(mut self, residual: Option<Nanos>) -> Self {
-        self.prediction = residual;
+        self.ahead = residual.into();
         self
     }
 
@@ -264,14 +258,19 @@ impl Wait {
         self.pending = now;
         let action = match (self.report.plan.mode(), self.report.authority) {
             (Mode::Block, _) => self.block(now),
-            (_, authority) if self.word || authority == Authority::Kernel => {
-                self.word = true;
-                self.set_backstop(now);
-                self.sleep_or_watch(now)
-            }
+            (_, authority) if self.word || authority == Authority::Kernel => return self.start_armed(now),
             (_, Authority::Word) => self.go(State::Arming, Action::Arm),
             _ => self.ask(State::Asking),
         };
+        (self, action)
+    }
+
+    /// Begins where the word is armed. (By itself, so that other waits are made where they are to be, and not moved there.)
+    #[inline(never)]
+    fn start_armed(mut self, now: Instant) -> (Self, Action) {
+        self.word = true;
+        self.set_backstop(now);
+        let action = self.sleep_or_watch(now);
         (self, action)
     }
 
@@ -291,9 +290,7 @@ impl Wait {
     /// In any other state it is a wake for no reason.
     pub fn land_now(&mut self, now: Instant) -> Action {
         if self.state == State::Sleeping {
-            if self.known.is_some() {
-                self.review = self.wake;
-            }
+            self.review_at(self.wake);
             self.wake = self.wake.min(now);
         }
         self.step(now, Observation::Woke)
@@ -368,9 +365,9 @@ impl Wait {
             }
             State::Landing | State::Backstop => {
                 self.set_backstop(now);
-                self.review(now)
+                self.go_on(now)
             }
-            State::Polling if now >= self.review => self.review(now),
+            State::Polling if now >= self.due => self.go_on(now),
             _ => self.woken(now, state, Observation::Woke),
         }
     }
@@ -392,16 +389,14 @@ impl Wait {
             State::Sleeping if now < self.wake => self.sleep(now),
             State::Sleeping => self.land(now),
             State::Landing if self.lands_by_word() && observation != Observation::Reached => {
-                if self.known.is_none() {
+                if !self.ahead.adapts() {
                     self.set_backstop(now);
-                } else if now >= self.backstop {
-                    return self.ask(State::Backstop);
                 }
-                self.review(now)
+                self.go_on(now)
             }
-            State::Watching if now < self.backstop => self.review(now),
-            State::Doubting if now < self.backstop => self.doubt(now),
-            State::Watching | State::Doubting | State::Napping => self.ask(State::Backstop),
+            State::Watching => self.go_on(now),
+            State::Doubting if now < self.due => self.doubt(now),
+            State::Doubting | State::Napping => self.ask(State::Backstop),
             State::Asking
             | State::Landing
             | State::Polling
@@ -442,8 +437,11 @@ impl Wait {
     }
 
     fn censored(&self, wake: Nanos) -> Residual {
-        let prediction = self.prediction.unwrap_or_else(|| self.wake.since(self.started));
-        Residual::AtMost { wake, prediction }
+        match &self.ahead {
+            Ahead::Predicted(prediction) => Residual::AtMost { wake, prediction: *prediction },
+            Ahead::Nothing => Residual::AtMost { wake, prediction: wake },
+            Ahead::Known(adaptive) => adaptive.between(self.started, wake),
+        }
     }
 
     /// Whether the word is the authority and may be believed by now.
@@ -454,7 +452,7 @@ impl Wait {
     /// Whether a look at the word says enough when the predicted sleep ends: it is the authority, or a watcher looks, which has
     /// many to look after and asks once the word is there.
     fn lands_by_word(&self) -> bool {
-        self.trusted() || self.word && (self.slice > self.park || self.known.is_some())
+        self.trusted() || self.word && (self.slice > self.park || self.ahead.adapts())
     }
 
     fn overdue(&self, now: Instant) -> bool {
@@ -486,18 +484,15 @@ impl Wait {
 
     /// After the arming: sleep where the prediction is worth it, else watch.
     fn sleep_or_watch(&mut self, now: Instant) -> Action {
-        if now >= self.review {
-            return self.decide(now);
-        }
-        if let (Some(predict), Some(prediction)) = (self.report.plan.predict(), self.prediction) {
-            let length = (prediction - predict.margin()).min(predict.max_sleep());
+        if let (Ahead::Predicted(prediction), Some(predict)) = (&self.ahead, self.report.plan.predict()) {
+            let length = (*prediction - predict.margin()).min(predict.max_sleep());
             self.wake = self.started + length;
             if self.wake.since(now) >= predict.min_sleep() {
                 self.report.sleeps += 1;
                 return self.sleep(now);
             }
         }
-        self.watch(now)
+        if self.ahead.adapts() { self.decide(now) } else { self.watch(now) }
     }
 
     fn sleep(&mut self, now: Instant) -> Action {
@@ -507,14 +502,20 @@ impl Wait {
     /// The predicted sleep has ended: look whether it was too long.
     fn land(&mut self, now: Instant) -> Action {
         self.report.overshoot = now.since(self.wake);
-        if self.known.is_some() {
-            self.learn(now);
-        }
+        if self.ahead.adapts() { self.learn(now) } else { self.look(now) }
+    }
+
+    fn look(&mut self, now: Instant) -> Action {
         if self.lands_by_word() {
             self.go(State::Landing, Action::Park { until: now })
         } else {
             self.ask(State::Landing)
         }
+    }
+
+    /// It is known to be pending: watches on, or where that is over asks the driver, or by `+adapt` decides anew.
+    fn go_on(&mut self, now: Instant) -> Action {
+        if now < self.due { self.watch(now) } else { self.watched_enough(now) }
     }
 
     /// Waits for the word, or for the next query where there is none.
@@ -523,11 +524,11 @@ impl Wait {
             return self.ask(State::Polling);
         }
         if !self.word {
-            let until = (now + self.park).min(self.review);
-            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, until)));
+            let until = self.bounded(now, (now + self.park).min(self.due));
+            return self.go(State::Napping, Action::SleepUntil(until));
         }
         self.report.parks += 1;
-        let until = self.bounded(now, (now + self.slice).min(self.backstop).min(self.review));
+        let until = self.bounded(now, (now + self.slice).min(self.due));
         self.go(State::Watching, Action::Park { until })
     }
 
@@ -535,8 +536,9 @@ impl Wait {
     fn doubt(&mut self, now: Instant) -> Action {
         if self.state != State::Doubting {
             self.set_backstop(now);
+            self.review_at(Instant::MAX);
         }
-        self.go(State::Doubting, Action::SleepUntil(self.bounded(now, self.backstop)))
+        self.go(State::Doubting, Action::SleepUntil(self.bounded(now, self.due)))
     }
 
     fn block(&mut self, now: Instant) -> Action {
@@ -550,7 +552,10 @@ impl Wait {
     }
 
     fn set_backstop(&mut self, now: Instant) {
-        self.backstop = now + self.ask_every;
+        self.due = now + self.ask_every;
+        if self.ahead.adapts() {
+            self.set_ask(self.due);
+        }
     }
 
     /// `until`, but not past the deadline, and not past the next look at the token.
@@ -565,12 +570,9 @@ impl Wait {
 
     fn finish(&mut self, now: Instant, end: End, residual: Option<Residual>) -> Action {
         self.state = State::Finished;
-        if self.known.is_some() {
-            self.forget();
-        }
         self.report.end = end;
         self.report.residual = residual;
         self.report.elapsed = now.since(self.started);
-        Action::Finish(self.report)
+        if self.ahead.adapts() { self.forget() } else { Action::Finish(self.report) }
     }
 }

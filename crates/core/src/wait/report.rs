@@ -47,8 +47,15 @@ pub enum Residual {
     AtMost {
         /// When the wait woke, from its start.
         wake: Nanos,
-        /// The residual that the sleep was made for; by `+adapt`, when it was to end.
+        /// The residual that the sleep was made for.
         prediction: Nanos,
+    },
+    /// Over when a sleep by `+adapt` ended.
+    Between {
+        /// When the sleep began, from the start of the wait: it was not over then, as far as was known.
+        pending: Nanos,
+        /// When the wait woke, from its start.
+        wake: Nanos,
     },
     /// Found by a query some time after the one before: at least this long, which was the last answer "pending".
     AtLeast(Nanos),
@@ -67,8 +74,6 @@ pub struct Report {
     pub elapsed: Nanos,
     /// The point's residual as far as it is known; `None` for a blocking wait and for one that did not end well.
     pub residual: Option<Residual>,
-    /// When its work was last known not to be done, from the start: an end that was slept past lies behind it.
-    pub pending: Nanos,
     /// How far past its moment the last sleep ended, of those ahead of the end.
     pub overshoot: Nanos,
     /// Status queries made.
@@ -87,7 +92,6 @@ impl Report {
             authority: plan.authority(),
             elapsed: Nanos::ZERO,
             residual: None,
-            pending: Nanos::ZERO,
             overshoot: Nanos::ZERO,
             queries: 0,
             parks: 0,
