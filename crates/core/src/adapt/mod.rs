@@ -83,6 +83,7 @@ impl Known {
     /// What to do so long after the start.
     ///
     /// At most 240 instructions: a search in the window and arithmetic.
+    #[inline]
     pub(crate) fn course(&self, adapt: &Adapt, elapsed: Nanos) -> Course {
         let [guard, min, max] = [adapt.guard(), adapt.min_sleep(), adapt.max_sleep()].map(Nanos::as_nanos);
         if elapsed.as_nanos() > LONGEST_NS {
