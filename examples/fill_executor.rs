@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline::sim::{RealTime, SimConfig, SimDevice, SimStream};
-use wakeline::{Clock, CompletionLine, Error, Executor, Instant, Nanos, PointTable, Reactor};
+use wakeline::{Clock, Error, Executor, HostLine, Instant, Nanos, PointTable, Reactor};
 use wakeline::{RunStats, Timer, Wait, WaitPlan, drive_at};
 use wakeline_benches::{Apart, Tail};
 use wakeline_examples::tokens::{TEXT, Tokenizer};
@@ -47,7 +47,7 @@ enum Role {
 
 /// What the tasks share. All run on one thread, so cells do.
 struct Shared {
-    reactor: Reactor<StdClock, Arc<CompletionLine>>,
+    reactor: Reactor<StdClock, Arc<HostLine>>,
     plan: WaitPlan,
     end: Instant,
     /// How long the steps of each stream took lately.

@@ -77,7 +77,7 @@ mod echo {
     use clap::error::ErrorKind;
     use wakeline::sim::{RealTime, SimConfig, SimDevice, SimStream};
     use wakeline::{
-        Clock, CompletionLine, Error, ErrorCode, Executor, ExecutorKind, Instant, Nanos, PointTable, Reactor,
+        Clock, Error, ErrorCode, Executor, ExecutorKind, HostLine, Instant, Nanos, PointTable, Reactor,
         RunStats, Strictness, Timer, Wait, WaitPlan, drive_at, resolve,
     };
     use wakeline_benches::{Apart, Tail};
@@ -143,7 +143,7 @@ mod echo {
     /// What the tasks share. All run on one thread, so cells do.
     struct Shared<'r> {
         ring: &'r UringIdle,
-        reactor: Reactor<StdClock, Arc<CompletionLine>>,
+        reactor: Reactor<StdClock, Arc<HostLine>>,
         plan: WaitPlan,
         end: Instant,
         connections: Cell<usize>,

@@ -4,9 +4,9 @@ use core::hint::black_box;
 use core::task::Waker;
 
 use wakeline_core::{
-    Action, CompletionLine, End, Error, Executor, Idle, Instant, ManualClock, MemoryDescriptor, Nanos,
-    Observation, Outcome, Park, PointTable, Reactor, Report, Residual, Seq, Slot, Status, Timer, WORDS, Wait,
-    WaitPlan, Wake,
+    Action, CompletionLine, End, Error, Executor, HostLine, Idle, Instant, ManualClock, MemoryDescriptor,
+    Nanos, Observation, Outcome, Park, PointTable, Reactor, Report, Residual, Seq, Slot, Status, Timer,
+    WORDS, Wait, WaitPlan, Wake,
 };
 use wakeline_std::{Point, WordSet};
 
@@ -46,7 +46,7 @@ fn empty(n: u64) -> Result<(), Error> {
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
 fn descriptor_check(n: u64) -> Result<(), Error> {
-    let line = CompletionLine::new();
+    let line = HostLine::new();
     let point = MemoryDescriptor::new(&line, Slot::ALL[3], Seq::new(1));
     for i in 0..n {
         black_box(i);
@@ -246,7 +246,7 @@ fn scan_triples(n: u64) -> Result<(), Error> {
 
 /// Looks at armed words, none of which is reached: so many in each of so many lines.
 fn scan(n: u64, lines: usize, armed: usize) -> Result<(), Error> {
-    let lines: Vec<CompletionLine> = (0..lines).map(|_| CompletionLine::new()).collect();
+    let lines: Vec<HostLine> = (0..lines).map(|_| HostLine::new()).collect();
     let mut words = WordSet::new();
     for line in &lines {
         for slot in 0..armed {

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
-use wakeline::{ErrorCode, Nanos, WaitBands};
+use wakeline::{Nanos, WaitBands};
 use wakeline_benches::trace::{Row, TraceError, TraceWriter};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
@@ -169,14 +169,7 @@ fn run() -> Result<(), Failure> {
 
 /// Tells that there is no GPU from what is wrong with one.
 fn no_gpu(error: wakeline::Error) -> Failure {
-    match error.code() {
-        ErrorCode::LibraryMissing
-        | ErrorCode::SymbolMissing
-        | ErrorCode::LibraryStub
-        | ErrorCode::DriverTooOld
-        | ErrorCode::NoDevice => Failure::NoGpu(error),
-        _ => Failure::Wait(error),
-    }
+    if error.code().is_no_device() { Failure::NoGpu(error) } else { Failure::Wait(error) }
 }
 
 /// What is to be measured, and how.

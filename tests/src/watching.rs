@@ -1,7 +1,7 @@
-//! The stage of the watcher's tests: simulated devices in real time, a port that tells of its calls, retries of measurements.
+//! The stage of the watcher's tests: simulated devices in real time, a port that tells of its calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use wakeline_core::{
@@ -179,38 +179,6 @@ impl Drop for HookPort {
     }
 }
 
-/// How late sleeps end on this machine meanwhile, by a thread that sleeps a millisecond again and again.
-#[derive(Debug)]
-pub struct Lateness {
-    over: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<Duration>,
-}
-
-impl Lateness {
-    /// Begins to look.
-    pub fn watch() -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let there = Arc::clone(&over);
-        let thread = std::thread::spawn(move || {
-            const SLEEP: Duration = Duration::from_millis(1);
-            let mut worst = Duration::ZERO;
-            while !there.load(Ordering::Relaxed) {
-                let start = std::time::Instant::now();
-                std::thread::sleep(SLEEP);
-                worst = worst.max(start.elapsed().saturating_sub(SLEEP));
-            }
-            worst
-        });
-        Self { over, thread }
-    }
-
-    /// The latest of all.
-    pub fn worst(self) -> Duration {
-        self.over.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or(Duration::ZERO)
-    }
-}
-
 /// Waits until `yes` says so, for at most so long; whether it did.
 pub fn eventually(within: Duration, mut yes: impl FnMut() -> bool) -> bool {
     let start = std::time::Instant::now();
@@ -223,38 +191,6 @@ pub fn eventually(within: Duration, mut yes: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-}
-
-/// How often a measurement is made at most.
-const ATTEMPTS: u32 = 10;
-
-/// Makes a measurement until it is right, up to ten times with longer and longer pauses between: others load the machine as well, but
-/// not for good.
-///
-/// # Panics
-///
-/// With what each found wrong.
-#[expect(clippy::panic, reason = "for tests")]
-pub fn measured<T>(mut once: impl FnMut() -> Result<T, String>) -> T {
-    let mut wrong = Vec::new();
-    for attempt in 0..ATTEMPTS {
-        match once() {
-            Ok(found) => return found,
-            Err(this) => wrong.push(this),
-        }
-        std::thread::sleep(Duration::from_millis(100) * attempt);
-    }
-    panic!("wrong every time: {}", wrong.join("; "))
-}
-
-/// The middle one.
-///
-/// # Panics
-///
-/// There is none.
-pub fn median<T: Ord + Copy>(values: &mut [T]) -> T {
-    values.sort_unstable();
-    values[values.len() / 2]
 }
 
 /// Runs `run` on a thread of its own.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use wakeline_core::{
-    CompletionLine, Error, ErrorCode, Executor, Inline, ManualClock, MemoryDescriptor, Nanos, PointTable,
-    Reactor, Residual, Seq, Slot, Timer, Wait, WaitPlan, drive, drive_at, run_inline,
+    Error, ErrorCode, Executor, HostLine, Inline, ManualClock, MemoryDescriptor, Nanos, PointTable, Reactor,
+    Residual, Seq, Slot, Timer, Wait, WaitPlan, drive, drive_at, run_inline,
 };
 use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 use wakeline_std::Point;
@@ -66,7 +66,7 @@ fn the_hot_path_allocates_nothing() {
     count("failed waits told to a shared point", || point.observe(&failed));
     assert_eq!(point.snapshot().counts.waits(), 1 + 2 * 999 + 1);
 
-    let line = Arc::new(CompletionLine::new());
+    let line = Arc::new(HostLine::new());
     let point = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));
     count("a descriptor and its check", || {
         let clone = point.clone();
@@ -74,7 +74,7 @@ fn the_hot_path_allocates_nothing() {
     });
 
     let clock = ManualClock::new();
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(&clock);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(&clock);
     let turns = async |n: u32| {
         for _ in 0..n {
             reactor.yield_now().await;
@@ -175,7 +175,7 @@ fn a_ring_allocates_nothing() {
         }
     };
     let park = wakeline_std::StdPark::new(&ring, wakeline_std::ParkPolicy::default());
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(clock);
     let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
     executor.spawn(task(b"to and fro".to_vec(), Vec::with_capacity(64))).unwrap();
     count("operations on a ring, with their buffers, and its idles", || {

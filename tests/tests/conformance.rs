@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use wakeline_core::{
-    Authority, CancelToken, Clock, CompletionLine, Error, ErrorCode, Executor, Forecast, Inline, Instant,
-    Mode, Nanos, Outcome, PointTable, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
+    Authority, CancelToken, Clock, Error, ErrorCode, Executor, Forecast, HostLine, Inline, Instant, Mode,
+    Nanos, Outcome, PointTable, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
 };
 use wakeline_sim::{
     Chance, Faults, RealTime, SimConfig, SimDevice, SimPort, SimStream, TimeLine, VirtualHost, VirtualTime,
@@ -243,7 +243,7 @@ fn sim_in_real_time_on_the_executor_of_the_std_host() {
     let (clock, device, thread) = real();
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(clock);
     let mut executor = Executor::new(&reactor, &idle, &park, 1).unwrap();
     executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();
@@ -321,7 +321,7 @@ fn sim_in_real_time_on_the_executor_of_the_uring_host() {
     let (clock, device, thread) = real();
     let Some(ring) = ring(clock) else { return };
     let park = StdPark::new(&ring, ParkPolicy::default());
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(clock);
     let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
     executor.spawn(script(&device, Driven(&reactor))).unwrap();
     executor.run(|_, result| result.unwrap()).unwrap();

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use wakeline_core::{
-    Clock, CompletionLine, ErrorCode, ExecutorKind, HostCaps, Nanos, Reactor, Strictness, Timer, Wait,
-    WaitPlan, drive, resolve, run_inline,
+    Clock, ErrorCode, ExecutorKind, HostCaps, HostLine, Nanos, Reactor, Strictness, Timer, Wait, WaitPlan,
+    drive, resolve, run_inline,
 };
 use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 
@@ -15,7 +15,7 @@ use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 fn a_future_that_pends_inline_is_a_coded_error() {
     let device = SimDevice::new(VirtualTime::new(), SimConfig::default()).unwrap();
     let host = VirtualHost::new(&device);
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(&host);
+    let reactor = Reactor::<_, Arc<HostLine>>::new(&host);
     let sleep = reactor.sleep_until(host.now() + Nanos::from_millis(1));
     assert_eq!(run_inline(sleep).unwrap_err().code(), ErrorCode::PendedInline);
     assert_eq!(reactor.registered(), 0, "dropped, so it took its registration back");

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use wakeline_core::{
-    Arming, CompletionLine, CompletionPort, ContextKey, Error, Inline, Instant, MemoryDescriptor, Nanos,
-    Outcome, Residual, Status, Wait, WaitPlan, drive, run_inline,
+    Arming, CompletionPort, ContextKey, Error, HostLine, Inline, Instant, MemoryDescriptor, Nanos, Outcome,
+    Residual, Status, Wait, WaitPlan, drive, run_inline,
 };
 use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, TimeLine, VirtualHost, VirtualTime, Witness};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
@@ -25,7 +25,7 @@ impl<T: TimeLine> Stamped<T> {
 }
 
 impl<T: TimeLine> CompletionPort for Stamped<T> {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         self.port.query()
@@ -81,7 +81,7 @@ fn a_wait_that_slept_past_the_end_knows_the_residual_all_the_same() {
 struct Panics(SimPort<RealTime<StdClock, fn(Nanos)>>);
 
 impl CompletionPort for Panics {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         self.0.query()

@@ -11,15 +11,14 @@ use std::task::Wake;
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor,
-    Mode, Nanos, Seq, Slot, Status, WaitBands, WaitPlan,
+    Arming, CancelToken, Clock, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Mode,
+    Nanos, Seq, Slot, Status, WaitBands, WaitPlan,
 };
+use wakeline_measured::{measured, median};
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::usage::thread_switches;
 use wakeline_std::{Point, WATCH_SLICE_NS_MAX, Watcher, WatcherConfig, WatcherHandle, block_on};
-use wakeline_tests::watching::{
-    Calls, HookPort, Lateness, PLANS, Stage, eventually, measured, median, within,
-};
+use wakeline_tests::watching::{Calls, HookPort, PLANS, Stage, eventually, within};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const PREDICT: &str =
@@ -224,9 +223,8 @@ fn case_49_a_short_sleep_is_not_made_by_a_runtimes_timer_and_a_past_deadline_end
     let predict = plan(
         "flag:park_us=50,backstop_us=5000+predict:margin_us=50,min_sleep_us=50,max_sleep_us=20000,window=8",
     );
-    measured(|| {
+    measured(|machine| {
         let point = Point::new("short");
-        let machine = Lateness::watch();
         let (mut lates, mut slept) = (Vec::new(), 0);
         for _ in 0..200 {
             let port = stage.work(us(250)).unwrap();
@@ -236,15 +234,15 @@ fn case_49_a_short_sleep_is_not_made_by_a_runtimes_timer_and_a_past_deadline_end
             slept += u32::from(report.sleeps > 0);
         }
         let late = median(&mut lates);
-        let machine = Nanos::from_nanos(machine.worst().as_nanos().try_into().unwrap());
-        if slept > 20 && late < us(700) + machine {
+        let allowed = us(700) + machine.worst();
+        if slept > 20 && late < allowed {
             Ok(())
         } else {
-            Err(format!("{late} late, {slept} slept"))
+            Err(format!("{late} late of {allowed}, {slept} slept"))
         }
     });
     for text in PLANS {
-        measured(|| {
+        measured(|_| {
             let port = stage.work(ms(300)).unwrap();
             let start = Wall::now();
             let point = Point::new("past");
@@ -264,7 +262,7 @@ fn a_token_that_rings_is_looked_at_at_once_and_another_every_millisecond() {
     // Far from everything else that could have the watcher look.
     let long = plan("flag:park_us=50,backstop_us=3000000");
     for (name, bound_ms) in [("ringing", 4), ("plain", 6)] {
-        measured(|| {
+        measured(|_| {
             let point = Point::new(name);
             let mut took: Vec<_> = (0..9)
                 .map(|_| {
@@ -295,9 +293,8 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
     const WAITS: u64 = 200;
     let stage = Stage::new(SimConfig::default()).unwrap();
     let watcher = Watcher::new().unwrap();
-    measured(|| {
+    measured(|machine| {
         let point = Point::new("late");
-        let machine = Lateness::watch();
         let ports: Vec<_> = (0..WAITS).map(|_| stage.work(ms(20)).unwrap()).collect();
         let threads: Vec<_> = ports
             .into_iter()
@@ -328,7 +325,7 @@ fn who_may_be_told_late_is_told_within_that_and_shares_its_wake_up() {
         let (sleeps, naps) = (after.sleeps - before.sleeps, after.naps - before.naps);
         let worst = *lates.iter().max().unwrap();
         // Where others load the machine, each of the threads that take part is as late as that now and then.
-        let machine = Nanos::from_nanos(machine.worst().as_nanos().try_into().unwrap());
+        let machine = machine.worst();
         let allowed = ms(5 + 15) + machine + machine + machine + machine;
         // One wake-up for each 5 ms, and a few for what arrived last.
         if worst < allowed && naps == 0 && sleeps < WAITS / 4 {
@@ -390,12 +387,12 @@ fn tasks_are_woken_early_where_that_is_wanted() {
 
 /// A point whose word the device's own code stores.
 struct Kernel {
-    word: MemoryDescriptor<Arc<CompletionLine>>,
+    word: MemoryDescriptor<Arc<HostLine>>,
     arms: Arc<AtomicUsize>,
 }
 
 impl CompletionPort for Kernel {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
     fn query(&mut self) -> Result<Status, Error> {
         // The stream that the code runs in goes on.
         Ok(Status::Pending)
@@ -418,7 +415,7 @@ fn a_kernel_point_ends_on_its_word_and_is_not_armed() {
     let point = Point::new("kernel");
     for text in [FLAG, PREDICT] {
         for stored_before in [false, true] {
-            let line = Arc::new(CompletionLine::new());
+            let line = Arc::new(HostLine::new());
             let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[3], Seq::new(1));
             let arms = Arc::new(AtomicUsize::new(0));
             let port = Kernel { word, arms: Arc::clone(&arms) };
@@ -444,10 +441,9 @@ fn case_64_a_poll_is_short_while_tasks_watch_for_their_words() {
     let stage = Arc::new(Stage::new(SimConfig::default()).unwrap());
     let watcher = Watcher::new().unwrap();
     let handle = watcher.handle();
-    measured(|| {
+    measured(|machine| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let early = handle.stats().early_wakes;
-        let machine = Lateness::watch();
         let mut times: Vec<Duration> = runtime.block_on(async {
             let task = async |name: &'static str| {
                 let point = Point::new(name);
@@ -476,7 +472,7 @@ fn case_64_a_poll_is_short_while_tasks_watch_for_their_words() {
         });
         times.sort_unstable();
         // Where three want each processor, more polls than one of a hundred are held up by what is not counted as a switch.
-        let crowded = machine.worst() > Duration::from_millis(2);
+        let crowded = machine.worst() > ms(2);
         let p99 = times[times.len() * if crowded { 95 } else { 99 } / 100];
         let slices = times.iter().filter(|time| time.as_nanos() > u128::from(WATCH_SLICE_NS_MAX / 2)).count();
         let early = handle.stats().early_wakes - early;

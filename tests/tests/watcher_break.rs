@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant,
+    Arming, CancelToken, Clock, CompletionPort, ContextKey, Error, ErrorCode, HostLine, Instant,
     MemoryDescriptor, Nanos, Report, Seq, Slot, Status, WaitPlan, Wake,
 };
+use wakeline_measured::{measured, median};
 use wakeline_std::{Point, StdClock, Watcher, WatcherConfig, WatcherWait, block_on};
-use wakeline_tests::watching::{eventually, measured, median, within};
+use wakeline_tests::watching::{eventually, within};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const CONTEXT: ContextKey = ContextKey::new(7);
@@ -25,7 +26,7 @@ fn plan(text: &str) -> WaitPlan {
 /// What a test says of a device.
 #[derive(Default)]
 struct Device {
-    line: Arc<CompletionLine>,
+    line: Arc<HostLine>,
     done: AtomicBool,
     queries: AtomicUsize,
     /// A port that is let go panics.
@@ -47,11 +48,11 @@ impl Device {
 /// A port whose driver says what the test says.
 struct FakePort {
     device: Arc<Device>,
-    word: MemoryDescriptor<Arc<CompletionLine>>,
+    word: MemoryDescriptor<Arc<HostLine>>,
 }
 
 impl CompletionPort for FakePort {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         self.device.queries.fetch_add(1, Ordering::SeqCst);
@@ -97,7 +98,8 @@ fn poll(wait: &mut WatcherWait<FakePort>) -> Poll<Result<Report, Error>> {
 /// A token that rings somebody else tells this watcher nothing: it has to look at it as at any other.
 #[test]
 fn a_token_that_rings_somebody_else_cancels_in_time() {
-    for text in ["block", "flag:park_us=50,backstop_us=1000000", "flag:park_us=50,backstop_us=1000000+trust"]
+    for text in
+        ["block", "flag:park_us=50,backstop_us=10000000", "flag:park_us=50,backstop_us=10000000+trust"]
     {
         for kind in 0..3 {
             let (watcher, other) = (Watcher::new().unwrap(), Watcher::new().unwrap());
@@ -112,7 +114,7 @@ fn a_token_that_rings_somebody_else_cancels_in_time() {
             std::thread::sleep(Duration::from_millis(5));
             token.cancel();
             let start = Wall::now();
-            let ended = eventually(Duration::from_millis(500), || watcher.handle().pending() == 0);
+            let ended = eventually(Duration::from_secs(5), || watcher.handle().pending() == 0);
             device.done.store(true, Ordering::SeqCst);
             assert!(ended, "{text}, token {kind}: not cancelled after {:?}", start.elapsed());
             let Poll::Ready(Err(error)) = poll(&mut wait) else { unreachable!("it has ended well") };
@@ -233,7 +235,7 @@ fn a_lost_store_is_found_in_time_after_a_crowd_has_come_and_gone() {
     let start = Wall::now();
     within(LIMIT, || block_on(wait)).unwrap();
     // The crowd together would be asked within 2.5 s.
-    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_500), "{:?}", start.elapsed());
 }
 
 /// A task that is woken early watches no longer than its deadline allows.
@@ -253,10 +255,12 @@ fn a_deadline_behind_the_landing_is_kept_by_a_wait_that_is_woken_early() {
         assert_eq!(error.code(), ErrorCode::Timeout);
         clock.now().since(deadline)
     };
-    measured(|| {
+    measured(|machine| {
         let mut late = (0..15).map(|_| once()).collect::<Vec<_>>();
         let late = median(&mut late);
-        if late < Nanos::from_micros(200) { Ok(()) } else { Err(format!("{late} late")) }
+        // The sleep that ends early, and that until the deadline, are each followed by a wake-up of another thread.
+        let allowed = Nanos::from_micros(200) + machine.usual() + machine.usual();
+        if late < allowed { Ok(()) } else { Err(format!("{late} late of {allowed}")) }
     });
 }
 

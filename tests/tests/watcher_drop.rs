@@ -92,20 +92,20 @@ fn after_any_number_of_polls_the_port_is_gone_at_once_unless_it_is_in_a_call() {
 /// A second of the driver's: the drop does not wait for it, and the call lets the port go.
 #[test]
 fn a_drop_does_not_wait_for_the_call_that_is_under_way() {
-    let slow = Faults { slow_query: Chance::always(300_000_000), ..Faults::none() };
+    let slow = Faults { slow_query: Chance::always(1_000_000_000), ..Faults::none() };
     let stage = Stage::new(SimConfig { faults: slow, bounded_block: false, ..SimConfig::default() }).unwrap();
     let watcher = Watcher::new().unwrap();
     let point = Point::new("dropped");
     for (text, call) in [("poll", Call::Query), (FLAG, Call::Query), ("block", Call::Block)] {
         let calls = Calls::counted();
-        let port = HookPort::new(stage.work(Nanos::from_millis(300)).unwrap(), &calls);
+        let port = HookPort::new(stage.work(Nanos::from_millis(1_000)).unwrap(), &calls);
         let mut wait = watcher.wait(port, &plan(text), &point);
         assert!(!poll(&mut wait, Waker::noop()));
         assert!(eventually(LIMIT, || calls.count(call) == 1), "{text}");
         let start = Wall::now();
         drop(wait);
         let took = start.elapsed();
-        assert!(took < Duration::from_millis(100), "{text}: {took:?}");
+        assert!(took < Duration::from_millis(700), "{text}: {took:?}");
         assert_eq!((calls.count(Call::Drop), watcher.handle().pending()), (0, 0), "{text}");
         assert!(eventually(LIMIT, || calls.count(Call::Drop) == 1), "{text}");
     }

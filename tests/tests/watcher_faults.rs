@@ -10,9 +10,10 @@ use std::task::Wake;
 use std::time::Duration;
 
 use wakeline_core::{Clock, CompletionPort, ErrorCode, Instant, Nanos, WaitPlan};
+use wakeline_measured::{Machine, measured};
 use wakeline_sim::{Faults, SimConfig};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
-use wakeline_tests::watching::{Lateness, Stage, eventually, measured, within};
+use wakeline_tests::watching::{Stage, eventually};
 
 const FLIGHTS: usize = 900;
 /// A look at 900 words takes tens of microseconds without optimisation, and there is one for each of 900 queries.
@@ -25,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[test]
 fn every_flight_of_a_faulted_device_reports_within_two_backstops_of_the_driver() {
     for trust in ["", "+trust"] {
-        measured(|| within(LIMIT, move || report(trust)));
+        measured(|machine| report(trust, machine));
     }
 }
 
@@ -38,7 +39,7 @@ impl Wake for Woken {
     }
 }
 
-fn report(trust: &str) -> Result<(), String> {
+fn report(trust: &str, machine: &Machine) -> Result<(), String> {
     let plan: WaitPlan =
         format!("flag:park_us=50,backstop_us={}{trust}", BACKSTOP.as_micros()).parse().unwrap();
     let faults = Faults { fault_lag_ns: LAG.as_nanos(), ..Faults::none() };
@@ -79,7 +80,6 @@ fn report(trust: &str) -> Result<(), String> {
     assert!(watcher.handle().pending() >= FLIGHTS);
     std::thread::sleep(Duration::from_nanos((BACKSTOP + BACKSTOP + BACKSTOP).as_nanos()));
     assert!(ends.iter().all(|woken| woken.1.get().is_none()));
-    let machine = Lateness::watch();
     let injected = sick.clock.now();
     sick.device.inject_fault();
     // The driver's first report, as whoever asks all the time would have it.
@@ -91,7 +91,7 @@ fn report(trust: &str) -> Result<(), String> {
     };
     assert!(eventually(LIMIT, || ends.iter().all(|woken| woken.1.get().is_some())));
     // Where others load the machine, each of the threads that take part is as late as that now and then.
-    let machine = Nanos::from_nanos(machine.worst().as_nanos().try_into().unwrap());
+    let machine = machine.worst();
     let machine = machine + machine + machine + machine;
     let before = completions.load(Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(50));

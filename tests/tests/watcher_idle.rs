@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wakeline_core::{Nanos, WaitPlan};
+use wakeline_measured::measured;
 use wakeline_sim::SimConfig;
 use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
-use wakeline_tests::watching::{Stage, measured};
+use wakeline_tests::watching::Stage;
 
 /// How long until the overseer is at rest, at least, after the last driver call or waker.
 const SETTLES: Duration = Duration::from_millis(900);
@@ -61,7 +62,7 @@ fn an_idle_watcher_sleeps_and_a_wait_costs_it_few_wake_ups() {
         sleeps(&threads, "after some waits");
         watcher.close(Watcher::CLOSE).unwrap();
     }
-    measured(wakes_seldom);
+    measured(|_| wakes_seldom());
 }
 
 /// In two seconds, without any exception: nothing is due that could come early or late.

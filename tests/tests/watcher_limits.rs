@@ -10,9 +10,10 @@ use std::task::Wake;
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Clock, CompletionPort, Error, ErrorCode, Nanos, Report, WaitPlan};
+use wakeline_measured::measured;
 use wakeline_sim::{Chance, Faults, SimConfig};
 use wakeline_std::{AWAY_NS_MAX, Point, Watcher, WatcherConfig, WatcherWait, block_on};
-use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, RealPort, Stage, eventually, measured, within};
+use wakeline_tests::watching::{Call, Calls, HookPort, PLANS, RealPort, Stage, eventually, within};
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const LIMIT: Duration = Duration::from_secs(20);
@@ -68,7 +69,7 @@ fn one_more_wait_than_there_is_room_for_is_an_error_until_one_has_gone() {
         assert_eq!((error.code(), error.args()), (ErrorCode::WatcherFull, &["3".to_string()][..]));
         // A drop gives room at once.
         drop(waits.pop());
-        let mut again = wait(Nanos::from_micros(100));
+        let mut again = wait(ms(10));
         assert!(poll(&mut again, noop).is_pending(), "round {round}");
         // So does an end: seen by whoever polls, whether the shard has let it go or not.
         within(LIMIT, || block_on(again)).unwrap();
@@ -215,7 +216,7 @@ fn a_watcher_is_closed_by_a_waker() {
 /// A driver call that does not return is named by `close` in time, and holds up the end of nobody else's wait.
 #[test]
 fn a_close_during_a_stuck_query_gives_its_error_in_time_and_ends_all_other_waits() {
-    let faults = Faults { slow_query: Chance::always(1_500_000_000), ..Faults::none() };
+    let faults = Faults { slow_query: Chance::always(3_000_000_000), ..Faults::none() };
     for shards in [1, 2] {
         let stage = Stage::new(SimConfig { faults, ..SimConfig::default() }).unwrap();
         let healthy = Stage::new(SimConfig::default()).unwrap();
@@ -240,7 +241,7 @@ fn a_close_during_a_stuck_query_gives_its_error_in_time_and_ends_all_other_waits
             let took = start.elapsed();
             assert_eq!(error.code(), ErrorCode::Backend);
             assert!(error.to_string().contains("1 thread(s)"), "{error}");
-            assert!(took < Duration::from_millis(700), "{took:?}");
+            assert!(took < Duration::from_millis(2_000), "{took:?}");
             for wait in &mut others {
                 assert_eq!(
                     code(poll(wait, Waker::noop())),
@@ -266,10 +267,10 @@ fn a_waker_that_panics_is_counted_and_others_go_on() {
     let panics = waker(|| std::panic::resume_unwind(Box::new("a waker's own")));
     for text in ["poll", "block", FLAG, "flag:park_us=50,backstop_us=1000+trust"] {
         let before = watcher.stats().panics;
-        let mut wait = watcher.wait(stage.work(Nanos::from_micros(800)).unwrap(), &plan(text), &point);
+        let mut wait = watcher.wait(stage.work(ms(30)).unwrap(), &plan(text), &point);
         assert!(poll(&mut wait, &panics).is_pending(), "{text}");
         let others: Vec<_> = (0..4)
-            .map(|_| watcher.wait(stage.work(ms(1)).unwrap(), &plan(text), &point))
+            .map(|_| watcher.wait(stage.work(ms(31)).unwrap(), &plan(text), &point))
             .map(|wait| std::thread::spawn(move || block_on(wait)))
             .collect();
         for other in others {
@@ -310,7 +311,7 @@ fn a_query_that_panics_is_an_error_of_its_wait_alone() {
 fn a_waker_that_blocks_delays_no_other_beyond_the_takeover() {
     const BLOCKS: Duration = Duration::from_millis(100);
     let stage = Stage::new(SimConfig::default()).unwrap();
-    measured(|| {
+    measured(|_| {
         let watcher = Watcher::new().unwrap();
         let point = Point::new("blocks");
         let began = Arc::new(OnceLock::new());
@@ -323,7 +324,7 @@ fn a_waker_that_blocks_delays_no_other_beyond_the_takeover() {
         };
         // One word, looked at once, after its last store: one turn finds all of them reached.
         let stream = stage.device.stream().unwrap();
-        stream.launch(ms(3)).unwrap();
+        stream.launch(ms(40)).unwrap();
         let trust = plan("flag:park_us=50,backstop_us=1000+trust");
         let mut blocking = watcher.wait(stream.point(), &trust, &point).late_us(6_000);
         assert!(poll(&mut blocking, &blocks).is_pending());

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use wakeline_core::{
-    Clock, CompletionLine, Instant, MemoryDescriptor, Nanos, Park, Seq, Slot, WaitPlan, Wake,
+    Clock, CompletionLine, HostLine, Instant, MemoryDescriptor, Nanos, Park, Seq, Slot, WaitPlan, Wake,
 };
 use wakeline_sim::SimConfig;
 use wakeline_std::{Point, StdClock, Watcher, WatcherConfig, block_on};
@@ -73,9 +73,8 @@ fn words_of_several_lines_are_looked_at_instead() {
     within(Duration::from_secs(20), || {
         let park = Played::default();
         let watcher = Watcher::with(WatcherConfig::default().word_wait(park.clone())).unwrap();
-        let lines: Vec<_> = (0..2).map(|_| Arc::new(CompletionLine::new())).collect();
-        let word =
-            |line: &Arc<CompletionLine>| MemoryDescriptor::new(Arc::clone(line), Slot::ALL[5], Seq::new(1));
+        let lines: Vec<_> = (0..2).map(|_| Arc::new(HostLine::new())).collect();
+        let word = |line: &Arc<HostLine>| MemoryDescriptor::new(Arc::clone(line), Slot::ALL[5], Seq::new(1));
         let handle = watcher.handle();
         let until = handle.now() + Nanos::from_millis(400);
         let (mut one, mut other) = (handle.word(word(&lines[0]), until), handle.word(word(&lines[1]), until));

@@ -68,7 +68,7 @@ pub use error::{Error, ErrorCode};
 pub use executor::{Executor, Reactor, RunStats, SCAN_WORDS_MAX, STALL_CHECK_NS, TASKS_MAX};
 pub use inline::{Inline, run_inline};
 pub use kind::{ExecutorKind, HostCaps, resolve};
-pub use line::{CompletionLine, LineRef, MemoryDescriptor, Slot, WORDS};
+pub use line::{CompletionLine, HostLine, LineRef, MemoryDescriptor, Slot, WORDS};
 pub use plan::{
     Adapt, Authority, BACKSTOP_US_MAX, BANDS_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict,
     ROWS_MAX, SLEEP_US_MAX, WINDOW_MAX, WaitBands, WaitPlan,

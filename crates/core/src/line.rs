@@ -12,17 +12,9 @@ pub const WORDS: usize = 8;
 
 /// One cache line of eight completion words.
 ///
-/// A device stores into it through its own mapping, the host only reads (a simulated device is a host and
-/// stores through [`CompletionLine::store`]). 64 bytes, 64-aligned: one hardware monitor covers all of it.
-///
-/// ```
-/// use wakeline_core::{CompletionLine, Seq, Slot};
-/// let line = CompletionLine::new();
-/// let slot = Slot::new(3)?;
-/// line.store(slot, Seq::new(1)); // what the device does
-/// assert_eq!(line.load(slot), Seq::new(1));
-/// # Ok::<(), wakeline_core::Error>(())
-/// ```
+/// A device stores into it through its own mapping, the host only reads: whoever could forge a word of a device's line would say
+/// that a store has landed which may still come, and its page may be freed by then. What the host itself stores into is a
+/// [`HostLine`]. 64 bytes, 64-aligned: one hardware monitor covers all of it.
 #[repr(C, align(64))]
 pub struct CompletionLine {
     words: [AtomicU64; WORDS],
@@ -64,15 +56,6 @@ impl CompletionLine {
         }
         all_before >= 0
     }
-
-    /// Stores `seq` at `slot`, `Release`. For simulated devices and tests; a real device stores by its own means.
-    ///
-    /// Never do this to the line of a real device's port, which its descriptor reaches: whoever forges a word there says that a store has landed which may
-    /// still come, and the page of the word may be freed by then.
-    #[inline]
-    pub fn store(&self, slot: Slot, seq: Seq) {
-        self.words[slot.index()].store(seq.get(), Ordering::Release);
-    }
 }
 
 impl Default for CompletionLine {
@@ -81,9 +64,83 @@ impl Default for CompletionLine {
     }
 }
 
+impl AsRef<Self> for CompletionLine {
+    #[inline]
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl fmt::Debug for CompletionLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(Slot::ALL.iter().map(|&slot| self.load(slot).get())).finish()
+    }
+}
+
+/// A [`CompletionLine`] that this process itself stores into: simulated devices, jobs of the CPU, tests.
+///
+/// It has the same layout, and reads as the line that it is.
+///
+/// ```
+/// use wakeline_core::{HostLine, Seq, Slot};
+/// let line = HostLine::new();
+/// let slot = Slot::new(3)?;
+/// line.store(slot, Seq::new(1)); // what the device does
+/// assert_eq!(line.load(slot), Seq::new(1));
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+///
+/// A line that is only read has no such call:
+///
+/// ```compile_fail,E0599
+/// # use wakeline_core::{HostLine, MemoryDescriptor, Seq, Slot};
+/// # let line = HostLine::new();
+/// let point = MemoryDescriptor::new(&line, Slot::ALL[0], Seq::new(1));
+/// point.line().store(Slot::ALL[0], Seq::new(1));
+/// ```
+#[repr(transparent)]
+#[derive(Default)]
+pub struct HostLine(CompletionLine);
+
+impl HostLine {
+    /// A line whose words all read [`Seq::ZERO`].
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(CompletionLine::new())
+    }
+
+    /// A line whose words all read [`Seq::ZERO`].
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self(CompletionLine::new())
+    }
+
+    /// Stores `seq` at `slot`, `Release`: what was written before it is visible to whoever reads it there.
+    #[inline]
+    pub fn store(&self, slot: Slot, seq: Seq) {
+        self.0.words[slot.index()].store(seq.get(), Ordering::Release);
+    }
+}
+
+impl Deref for HostLine {
+    type Target = CompletionLine;
+
+    #[inline]
+    fn deref(&self) -> &CompletionLine {
+        &self.0
+    }
+}
+
+impl AsRef<CompletionLine> for HostLine {
+    #[inline]
+    fn as_ref(&self) -> &CompletionLine {
+        &self.0
+    }
+}
+
+impl fmt::Debug for HostLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 
@@ -127,18 +184,24 @@ impl fmt::Display for Slot {
     }
 }
 
-/// A handle that keeps a line alive: `&CompletionLine`, `Arc<CompletionLine>` or a backend's own.
+/// A handle that keeps a line alive: `&HostLine`, `Arc<HostLine>` or a backend's own.
 ///
 /// Implemented for everything that fits. A clone must name the same line.
-pub trait LineRef: Deref<Target = CompletionLine> + Clone {}
+pub trait LineRef: Deref<Target: AsRef<CompletionLine>> + Clone {
+    /// The line.
+    #[inline]
+    fn line(&self) -> &CompletionLine {
+        (**self).as_ref()
+    }
+}
 
-impl<L: Deref<Target = CompletionLine> + Clone> LineRef for L {}
+impl<L: Deref<Target: AsRef<CompletionLine>> + Clone> LineRef for L {}
 
 /// "This slot of this line reaches this sequence number": what is awaited.
 ///
 /// ```
-/// use wakeline_core::{CompletionLine, MemoryDescriptor, Seq, Slot};
-/// let line = CompletionLine::new();
+/// use wakeline_core::{HostLine, MemoryDescriptor, Seq, Slot};
+/// let line = HostLine::new();
 /// let point = MemoryDescriptor::new(&line, Slot::ALL[0], Seq::new(2));
 /// assert!(!point.reached());
 /// line.store(Slot::ALL[0], Seq::new(3)); // overtaken: counts as reached
@@ -166,12 +229,13 @@ impl<L: LineRef> MemoryDescriptor<L> {
     /// What the word reads now, `Acquire`.
     #[inline]
     pub fn word(&self) -> Seq {
-        self.line.load(self.slot)
+        self.line().load(self.slot)
     }
 
     /// The line that holds the word.
+    #[inline]
     pub fn line(&self) -> &CompletionLine {
-        &self.line
+        self.line.line()
     }
 
     /// The handle that keeps the line alive.
@@ -208,7 +272,7 @@ mod tests {
     #[test]
     fn any_word_at_or_past_its_target_is_seen_and_no_other() {
         for base in [0, u64::MAX - 3] {
-            let line = CompletionLine::new();
+            let line = HostLine::new();
             for slot in Slot::ALL {
                 line.store(slot, Seq::new(base));
             }
@@ -227,7 +291,7 @@ mod tests {
 
     #[test]
     fn words_are_independent_and_shown_in_order() {
-        let line = CompletionLine::new();
+        let line = HostLine::new();
         line.store(Slot::ALL[1], Seq::new(9));
         assert_eq!(alloc::format!("{line:?}"), "[0, 9, 0, 0, 0, 0, 0, 0]");
     }

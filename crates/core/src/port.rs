@@ -74,15 +74,15 @@ impl ContextKey {
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use wakeline_core::{Arming, CompletionLine, CompletionPort, Error, Instant, MemoryDescriptor, Seq, Slot, Status};
+/// use wakeline_core::{Arming, HostLine, CompletionPort, Error, Instant, MemoryDescriptor, Seq, Slot, Status};
 ///
 /// struct Job {
 ///     done: Arc<AtomicBool>,
-///     word: MemoryDescriptor<Arc<CompletionLine>>,
+///     word: MemoryDescriptor<Arc<HostLine>>,
 /// }
 ///
 /// impl CompletionPort for Job {
-///     type Line = Arc<CompletionLine>;
+///     type Line = Arc<HostLine>;
 ///     fn query(&mut self) -> Result<Status, Error> {
 ///         Ok(if self.done.load(Ordering::Acquire) { Status::Done } else { Status::Pending })
 ///     }
@@ -106,7 +106,7 @@ impl ContextKey {
 ///     }
 /// }
 ///
-/// let (line, done) = (Arc::new(CompletionLine::new()), Arc::new(AtomicBool::new(false)));
+/// let (line, done) = (Arc::new(HostLine::new()), Arc::new(AtomicBool::new(false)));
 /// let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));
 /// let mut job = Job { done: Arc::clone(&done), word };
 /// let device = std::thread::spawn(move || {

@@ -69,11 +69,11 @@ fn case_24_nothing_is_asked_of_a_stream_that_is_gone(rig: &Rig) {
 }
 
 fn dropping_ports_and_streams_under_work_returns_at_once(rig: &Rig) {
-    let stream = rig.busy(ms(400));
+    let stream = rig.busy(ms(1_500));
     let (armed, bare) = (stream.armed_port().unwrap(), stream.port().unwrap());
     let start = Wall::now();
     drop((armed, bare, stream));
-    assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
     assert_eq!(rig.context().slots().settling, 1);
     let start = Wall::now();
     while rig.context().slots().settling > 0 {

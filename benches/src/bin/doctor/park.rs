@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use serde::Serialize;
-use wakeline::{Clock, CompletionLine, Error, Instant, Nanos, Park, Seq, Slot, Wake};
+use wakeline::{Clock, CompletionLine, Error, HostLine, Instant, Nanos, Park, Seq, Slot, Wake};
 use wakeline_benches::{Apart, Quantiles, Tail};
 use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark, TimerSlack, TscRate};
 use wakeline_wordwait::{Features, WordWait};
@@ -101,7 +101,7 @@ struct Shared {
 /// the two had processors of their own.
 fn store_to_wake(park: &impl Park, clock: StdClock, delay_us: u64, quick: bool) -> (Option<Quantiles>, bool) {
     let (stores, budget) = if quick { (STORES_QUICK, BUDGET_QUICK) } else { (STORES, BUDGET) };
-    let (line, shared) = (CompletionLine::new(), Shared::default());
+    let (line, shared) = (HostLine::new(), Shared::default());
     let slot = Slot::ALL[0];
     thread::scope(|scope| {
         let (_storing, apart) = Apart::from(|| {

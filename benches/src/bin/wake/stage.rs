@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::runtime::{Builder, Runtime};
 use wakeline::{
-    Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor, Nanos, Slot,
+    Arming, Clock, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos, Slot,
     Status, Turn,
 };
 use wakeline_std::usage::thread_cpu_time;
@@ -36,14 +36,14 @@ pub(crate) struct Stage {
     _watcher: Watcher,
     /// The handle for each runtime, since what wake-ups take is learned by each.
     handles: [WatcherHandle; 3],
-    local: TokioLocal<Arc<CompletionLine>>,
+    local: TokioLocal<Arc<HostLine>>,
     /// Kept for its drop.
     _thread: DeviceThread<Playing>,
 }
 
 struct Device {
     clock: StdClock,
-    line: Arc<CompletionLine>,
+    line: Arc<HostLine>,
     /// When the next store is due, in nanoseconds; the highest value while none is.
     due_ns: AtomicU64,
     stored_at_ns: AtomicU64,
@@ -145,7 +145,7 @@ impl Stage {
         Launcher(Arc::clone(&self.device))
     }
 
-    pub(crate) fn local(&self) -> &TokioLocal<Arc<CompletionLine>> {
+    pub(crate) fn local(&self) -> &TokioLocal<Arc<HostLine>> {
         &self.local
     }
 
@@ -204,7 +204,7 @@ impl Drop for Hooked {
 #[derive(Clone)]
 pub(crate) struct Point {
     device: Arc<Device>,
-    word: MemoryDescriptor<Arc<CompletionLine>>,
+    word: MemoryDescriptor<Arc<HostLine>>,
 }
 
 impl Point {
@@ -218,7 +218,7 @@ impl Point {
 }
 
 impl CompletionPort for Point {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         Ok(if self.word.reached() { Status::Done } else { Status::Pending })

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant as Wall};
 
 use serde::Serialize;
-use wakeline::{CompletionLine, Instant, MemoryDescriptor, Seq, Slot};
+use wakeline::{HostLine, Instant, MemoryDescriptor, Seq, Slot};
 use wakeline_benches::{Quantiles, Tail, Usage};
 use wakeline_std::{Watcher, WatcherHandle, WordWait};
 
@@ -95,7 +95,7 @@ pub(crate) fn flights(output: &mut Output<impl Write>, length: Duration) -> Resu
     Ok(())
 }
 
-type Line = Arc<CompletionLine>;
+type Line = Arc<HostLine>;
 
 const SLOTS: usize = Slot::ALL.len();
 

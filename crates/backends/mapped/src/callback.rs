@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use std::collections::VecDeque;
 
-use wakeline_core::{CompletionLine, Seq};
+use wakeline_core::Seq;
 
 use crate::census::count;
 use crate::driver::{LineDriver, RawStream};
@@ -99,9 +99,8 @@ unsafe fn free_landed(under_way: &mut VecDeque<(Seq, Owned)>, place: Place) {
 unsafe extern "C" fn run(data: *mut c_void) {
     // SAFETY: as the caller says; nobody writes to it.
     let store = unsafe { &*data.cast::<Store>() };
-    let (line, slot, seq) = (store.place.line(), store.place.slot(), store.seq);
-    // SAFETY: the page stays until this number has landed.
-    let line: &CompletionLine = unsafe { line.as_ref() };
+    let (place, seq) = (store.place, store.seq);
     // The last thing of all: from here on the page and what it was called with may go.
-    line.store(slot, seq);
+    // SAFETY: the page stays until this number has landed.
+    unsafe { place.store(seq) };
 }

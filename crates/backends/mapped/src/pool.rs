@@ -9,7 +9,7 @@
 use core::ptr::NonNull;
 use std::collections::VecDeque;
 
-use wakeline_core::{CompletionLine, Seq, Slot, WORDS};
+use wakeline_core::{CompletionLine, HostLine, Seq, Slot, WORDS};
 
 use crate::driver::RawPage;
 
@@ -58,6 +58,17 @@ impl Place {
         // SAFETY: the page is there, says the caller, and was filled with a line here.
         let line = unsafe { self.line.as_ref() };
         line.load(self.slot)
+    }
+
+    /// Stores from the host, `Release`.
+    ///
+    /// # Safety
+    ///
+    /// Its page has not been freed.
+    pub(crate) unsafe fn store(self, seq: Seq) {
+        // SAFETY: the page is there, says the caller; a line that the host stores into has the layout of any.
+        let line = unsafe { self.line.cast::<HostLine>().as_ref() };
+        line.store(self.slot, seq);
     }
 }
 
@@ -208,7 +219,7 @@ mod tests {
 
     fn land(place: Place, seq: Seq) {
         // SAFETY: the tests keep their pages to the end.
-        unsafe { place.line().as_ref() }.store(place.slot(), seq);
+        unsafe { place.store(seq) };
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use wakeline_core::{CompletionLine, Seq, Slot, WORDS};
+use wakeline_core::{HostLine, Seq, Slot, WORDS};
 
 /// Names a word of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Lines {
 
 #[derive(Debug)]
 struct Line {
-    words: Arc<CompletionLine>,
+    words: Arc<HostLine>,
     slots: [Usage; WORDS],
 }
 
@@ -87,7 +87,7 @@ impl Lines {
     }
 
     /// Gives a word to a stream, and says which number was armed on it last. `None` where there is none left.
-    pub(crate) fn take(&mut self) -> Option<(Place, Arc<CompletionLine>, Seq)> {
+    pub(crate) fn take(&mut self) -> Option<(Place, Arc<HostLine>, Seq)> {
         if self.free.is_empty() {
             self.add_line();
         }
@@ -105,7 +105,7 @@ impl Lines {
         if slots == 0 {
             return;
         }
-        let words = CompletionLine::new();
+        let words = HostLine::new();
         for slot in Slot::ALL {
             words.store(slot, self.first_word);
         }

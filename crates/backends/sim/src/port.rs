@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use wakeline_core::{
-    Arming, CompletionLine, CompletionPort, ContextKey, Error, ErrorCode, Instant, MemoryDescriptor, Status,
+    Arming, CompletionPort, ContextKey, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Status,
 };
 
 use crate::error::{BACKEND, failed};
@@ -33,7 +33,7 @@ use crate::time::{TimeLine, VirtualTime};
 /// ```
 pub struct SimPort<T: TimeLine = VirtualTime> {
     point: Witness<T>,
-    word: Option<MemoryDescriptor<Arc<CompletionLine>>>,
+    word: Option<MemoryDescriptor<Arc<HostLine>>>,
 }
 
 impl<T: TimeLine> fmt::Debug for SimPort<T> {
@@ -65,7 +65,7 @@ impl<T: TimeLine> SimPort<T> {
 }
 
 impl<T: TimeLine> CompletionPort for SimPort<T> {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         let Witness { stream, key } = &self.point;

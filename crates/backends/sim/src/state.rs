@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use core::cmp::{Ordering, Reverse};
 use core::task::Waker;
 
-use wakeline_core::{CompletionLine, Error, Instant, Nanos, Seq, Status};
+use wakeline_core::{Error, HostLine, Instant, Nanos, Seq, Status};
 
 use crate::config::SimConfig;
 use crate::dice::{Dice, Draw};
@@ -256,7 +256,7 @@ impl State {
 
     // Streams.
 
-    pub(crate) fn new_stream(&mut self) -> Result<(Key, Place, Arc<CompletionLine>, Seq), Error> {
+    pub(crate) fn new_stream(&mut self) -> Result<(Key, Place, Arc<HostLine>, Seq), Error> {
         let Some((place, line, armed)) = self.lines.take() else {
             let slots = self.lines.slot_use();
             let text = alloc::format!(

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-use wakeline_core::{CompletionLine, Error, Instant, Nanos, Seq, Slot};
+use wakeline_core::{Error, HostLine, Instant, Nanos, Seq, Slot};
 
 use crate::device::{Bell, SimDevice};
 use crate::port::SimPort;
@@ -36,7 +36,7 @@ pub struct SimStream<T: TimeLine = VirtualTime> {
 struct Inner<T: TimeLine> {
     device: SimDevice<T>,
     key: Key,
-    line: Arc<CompletionLine>,
+    line: Arc<HostLine>,
     slot: Slot,
     /// The submission lock, around the number taken last.
     ///
@@ -58,13 +58,7 @@ impl<T: TimeLine> fmt::Debug for SimStream<T> {
 }
 
 impl<T: TimeLine> SimStream<T> {
-    pub(crate) fn new(
-        device: SimDevice<T>,
-        key: Key,
-        line: Arc<CompletionLine>,
-        slot: Slot,
-        armed: Seq,
-    ) -> Self {
+    pub(crate) fn new(device: SimDevice<T>, key: Key, line: Arc<HostLine>, slot: Slot, armed: Seq) -> Self {
         Self { inner: Arc::new(Inner { device, key, line, slot, submission: Lock::new(armed) }) }
     }
 
@@ -102,7 +96,7 @@ impl<T: TimeLine> SimStream<T> {
     }
 
     /// The line that holds its word.
-    pub fn line(&self) -> &Arc<CompletionLine> {
+    pub fn line(&self) -> &Arc<HostLine> {
         &self.inner.line
     }
 

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
     use core::cell::{Cell, RefCell};
-    use wakeline_core::{ManualClock, Seq, Slot};
+    use wakeline_core::{HostLine, ManualClock, Seq, Slot};
 
     /// How a wait of the fake ends.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ mod tests {
     /// A processor of two ticks a nanosecond whose time passes in waits alone.
     struct Fake<'a> {
         clock: &'a ManualClock,
-        line: &'a CompletionLine,
+        line: &'a HostLine,
         ends: Vec<End>,
         waits: Cell<usize>,
         armed: Cell<bool>,
@@ -94,7 +94,7 @@ mod tests {
     const TICKS_PER_NS: u64 = 2;
 
     impl<'a> Fake<'a> {
-        fn new(clock: &'a ManualClock, line: &'a CompletionLine, ends: &[End]) -> Self {
+        fn new(clock: &'a ManualClock, line: &'a HostLine, ends: &[End]) -> Self {
             let (waits, armed, calls) = (Cell::new(0), Cell::new(false), RefCell::default());
             Self { clock, line, ends: ends.to_vec(), waits, armed, calls }
         }
@@ -128,7 +128,7 @@ mod tests {
         }
 
         fn arm(&self, line: &CompletionLine) {
-            assert!(core::ptr::eq(line, self.line), "another line");
+            assert!(core::ptr::eq(line, core::ptr::from_ref(&**self.line)), "another line");
             self.calls.borrow_mut().push(Call::Arm);
             if self.end() == End::StoredBeforeArming {
                 self.store();
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn case_50_spurious_wakes_and_the_limit_of_the_system_are_looked_at_again_until_the_deadline() {
         for end in [End::Early(1), End::Early(700), End::Early(40_000), End::Deadline] {
-            let (clock, line) = (ManualClock::new(), CompletionLine::new());
+            let (clock, line) = (ManualClock::new(), HostLine::new());
             let fake = Fake::new(&clock, &line, &[end]);
             assert_eq!(fake.park(250_000), Wake::Woke, "{end:?}");
             assert_eq!(fake.now(), 250_000, "{end:?}");
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn case_50_a_store_after_spurious_wakes_is_what_ends_the_park() {
-        let (clock, line) = (ManualClock::new(), CompletionLine::new());
+        let (clock, line) = (ManualClock::new(), HostLine::new());
         let ends = [End::Early(10), End::Early(0), End::Deadline, End::Stored(5)];
         let fake = Fake::new(&clock, &line, &ends);
         assert_eq!(fake.park(u64::MAX), Wake::Reached);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_line_is_armed_then_looked_at_and_only_then_waited_for() {
-        let (clock, line) = (ManualClock::new(), CompletionLine::new());
+        let (clock, line) = (ManualClock::new(), HostLine::new());
         let fake = Fake::new(&clock, &line, &[End::Early(3), End::Stored(1)]);
         assert_eq!(fake.park(1_000), Wake::Reached);
         let wait = |ns: u64| Call::Wait(ns * TICKS_PER_NS);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_store_between_the_look_and_the_arming_is_not_slept_through() {
-        let (clock, line) = (ManualClock::new(), CompletionLine::new());
+        let (clock, line) = (ManualClock::new(), HostLine::new());
         let fake = Fake::new(&clock, &line, &[End::Early(1), End::StoredBeforeArming]);
         assert_eq!(fake.park(1_000), Wake::Reached);
         assert_eq!(fake.waits.get(), 1);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_word_that_is_reached_or_a_time_that_is_up_needs_no_instruction() {
-        let (clock, line) = (ManualClock::new(), CompletionLine::new());
+        let (clock, line) = (ManualClock::new(), HostLine::new());
         let fake = Fake::new(&clock, &line, &[End::Deadline]);
         clock.advance_to(Instant::from_nanos(10));
         for until in [0, 9, 10] {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_park_ends_with_the_wait_that_passes_its_time_and_at_the_end_of_the_clock() {
-        let (clock, line) = (ManualClock::new(), CompletionLine::new());
+        let (clock, line) = (ManualClock::new(), HostLine::new());
         let fake = Fake::new(&clock, &line, &[End::Late(7_000)]);
         assert_eq!(fake.park(50), Wake::Woke);
         assert_eq!(fake.waits.get(), 1);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_counter_at_the_end_of_its_range_saturates() {
-        let (clock, line, looks) = (ManualClock::new(), CompletionLine::new(), Cell::new(0));
+        let (clock, line, looks) = (ManualClock::new(), HostLine::new(), Cell::new(0));
         let third = || looks.replace(looks.get() + 1) == 2;
         assert_eq!(on_line(&Saturated, rate(), &clock, &line, Instant::MAX, third), Wake::Reached);
     }

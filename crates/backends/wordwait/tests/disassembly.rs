@@ -8,7 +8,7 @@
 use core::hint::black_box;
 use std::process::Command;
 
-use wakeline_core::{CompletionLine, Instant, Park, Wake};
+use wakeline_core::{HostLine, Instant, Park, Wake};
 use wakeline_std::StdClock;
 use wakeline_wordwait::WordWait;
 
@@ -24,7 +24,7 @@ const INSTRUCTIONS: [(&str, &[u8]); 4] = [
 /// outcomes.
 fn park_if_there_is_one() -> Option<Wake> {
     let park = WordWait::probe(StdClock::new(), || black_box(None)).ok()?;
-    Some(park.park(Some(&CompletionLine::new()), Instant::ORIGIN, || black_box(false)))
+    Some(park.park(Some(&HostLine::new()), Instant::ORIGIN, || black_box(false)))
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use core::cell::Cell;
 
-use wakeline_core::{Clock, CompletionLine, ErrorCode, Instant, Nanos, Park, Seq, Slot, Wake};
+use wakeline_core::{Clock, ErrorCode, HostLine, Instant, Nanos, Park, Seq, Slot, Wake};
 use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark, TscRate};
 use wakeline_wordwait::{Features, NO_LINE_US_MAX, WAIT_US_MAX, WordWait};
 
@@ -96,7 +96,7 @@ fn a_counter_without_a_constant_rate_gives_no_capability() {
 #[test]
 fn case_50_a_park_without_a_store_ends_at_its_deadline_and_is_not_reached() {
     let clock = StdClock::new();
-    let line = CompletionLine::new();
+    let line = HostLine::new();
     for park in parks() {
         let until = clock.now() + Nanos::from_millis(5);
         assert_eq!(park.park(Some(&line), until, || false), Wake::Woke, "{}", park.kind());
@@ -109,7 +109,7 @@ fn case_50_a_park_without_a_store_ends_at_its_deadline_and_is_not_reached() {
 fn a_store_of_another_thread_ends_a_park() {
     let clock = StdClock::new();
     for park in parks() {
-        let line = CompletionLine::new();
+        let line = HostLine::new();
         let slot = Slot::ALL[7]; // the far end: the monitor covers the line
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -152,7 +152,7 @@ fn the_host_parks_by_it_or_says_why_not() {
     let there = probed.is_ok();
     let park = StdPark::new(StdIdle::new(clock), ParkPolicy::default()).with_word_wait(probed);
     assert_eq!(park.warning().is_none(), there);
-    let line = CompletionLine::new();
+    let line = HostLine::new();
     let until = clock.now() + Nanos::from_millis(2);
     assert_eq!(park.park(Some(&line), until, || false), Wake::Woke);
     assert!(clock.now() >= until);

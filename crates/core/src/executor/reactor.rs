@@ -26,12 +26,12 @@ pub const SCAN_WORDS_MAX: usize = 64;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use wakeline_core::{Clock, CompletionLine, Executor, Nanos, Reactor, Timer};
+/// use wakeline_core::{Clock, HostLine, Executor, Nanos, Reactor, Timer};
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime};
 ///
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let host = VirtualHost::new(&device);
-/// let reactor = Reactor::<_, Arc<CompletionLine>>::new(&host);
+/// let reactor = Reactor::<_, Arc<HostLine>>::new(&host);
 /// let mut executor = Executor::new(&reactor, &host, &host, 4)?;
 /// executor.spawn(async {
 ///     reactor.sleep_until(reactor.now() + Nanos::from_millis(5)).await;

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::line::{CompletionLine, MemoryDescriptor, Slot};
+use crate::line::{CompletionLine, HostLine, MemoryDescriptor, Slot};
 use crate::port::{Arming, CompletionPort, Status, Timer, Wake, Watch};
 use crate::seq::Seq;
 use crate::time::Instant;
@@ -19,7 +19,7 @@ struct Host {
     clock: ManualClock,
     /// Moments at which words of the line are stored.
     stores: RefCell<Vec<(Instant, Slot)>>,
-    line: CompletionLine,
+    line: HostLine,
     idles: Cell<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Host {
         Self {
             clock: ManualClock::new(),
             stores: RefCell::new(stores),
-            line: CompletionLine::new(),
+            line: HostLine::new(),
             idles: Cell::new(0),
         }
     }
@@ -62,7 +62,7 @@ impl Idle for Host {
 
 impl Park for Host {
     fn park(&self, line: Option<&CompletionLine>, until: Instant, mut ready: impl FnMut() -> bool) -> Wake {
-        assert!(line.is_some_and(|line| core::ptr::eq(line, &raw const self.line)));
+        assert!(line.is_some_and(|line| core::ptr::eq(line, core::ptr::from_ref(&*self.line))));
         loop {
             if ready() {
                 return Wake::Reached;
@@ -77,10 +77,10 @@ impl Park for Host {
     }
 }
 
-struct Port<'h>(MemoryDescriptor<&'h CompletionLine>);
+struct Port<'h>(MemoryDescriptor<&'h HostLine>);
 
 impl<'h> CompletionPort for Port<'h> {
-    type Line = &'h CompletionLine;
+    type Line = &'h HostLine;
     fn query(&mut self) -> Result<Status, Error> {
         Ok(if self.0.reached() { Status::Done } else { Status::Pending })
     }
@@ -95,7 +95,7 @@ impl<'h> CompletionPort for Port<'h> {
     }
 }
 
-type Shared<'h> = Reactor<&'h ManualClock, &'h CompletionLine>;
+type Shared<'h> = Reactor<&'h ManualClock, &'h HostLine>;
 
 fn at(ns: u64) -> Instant {
     Instant::from_nanos(ns)
@@ -338,7 +338,7 @@ fn a_waker_that_panics_keeps_no_other_from_waking() {
 /// A place that changed hands while the words were looked at was passed over.
 #[test]
 fn a_turn_over_everything_looks_at_every_word() {
-    let lines: Vec<CompletionLine> = (0..9).map(|_| CompletionLine::new()).collect();
+    let lines: Vec<HostLine> = (0..9).map(|_| HostLine::new()).collect();
     let host = Host::new(&[]);
     let reactor = Shared::new(&host.clock);
     let ports: Vec<Port<'_>> = (0..66)
@@ -368,7 +368,7 @@ impl alloc::task::Wake for Wakes {
 #[test]
 fn a_nudge_wakes_each_task_that_pends_once_the_earliest_first() {
     let host = Host::new(&[]);
-    let reactor = Reactor::<_, &CompletionLine>::new(&host.clock);
+    let reactor = Reactor::<_, &HostLine>::new(&host.clock);
     assert!(!reactor.nudge(), "nobody waits");
     let counts: [Arc<Wakes>; 3] = core::array::from_fn(|_| Arc::default());
     let mut sleeps = [30, 10, 20].map(|ns| Box::pin(reactor.sleep_until(at(ns))));

@@ -175,11 +175,11 @@ impl<I: ParkIdle + ?Sized> ParkIdle for &I {
 /// that: after [`Wake::Woke`] look at whatever the bell is for.
 ///
 /// ```
-/// use wakeline_core::{Clock, CompletionLine, Nanos, Park, Seq, Slot, Wake};
+/// use wakeline_core::{Clock, HostLine, Nanos, Park, Seq, Slot, Wake};
 /// use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
 /// let clock = StdClock::new();
 /// let park = StdPark::new(StdIdle::new(clock), ParkPolicy::default());
-/// let line = CompletionLine::new();
+/// let line = HostLine::new();
 /// let reached = || line.load(Slot::ALL[0]).reached(Seq::new(1));
 /// let until = clock.now() + Nanos::from_micros(300);
 /// assert_eq!(park.park(Some(&line), until, reached), Wake::Woke); // the time is up
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    use wakeline_core::Clock;
+    use wakeline_core::{Clock, HostLine};
 
     use crate::clock::StdClock;
     use crate::idle::StdIdle;
@@ -388,7 +388,7 @@ mod tests {
         let park = StdPark::new(StdIdle::new(clock), ParkPolicy::default());
         let park = park.with_word_wait(Ok(Hardware(&parks)));
         assert!(park.warning().is_none());
-        let line = CompletionLine::new();
+        let line = HostLine::new();
         let start = clock.now();
         assert_eq!(park.park(Some(&line), start + Nanos::from_millis(5), || false), Wake::Woke);
         // The slices are at least as long as asked for.

@@ -17,9 +17,9 @@ use wakeline_core::{CompletionLine, LineRef, MemoryDescriptor, Seq, Slot, WORDS}
 /// allocated in a steady state. A line is let go (its `L` dropped) as soon as nobody waits for a word of it.
 ///
 /// ```
-/// use wakeline_core::{CompletionLine, MemoryDescriptor, Seq, Slot};
+/// use wakeline_core::{HostLine, MemoryDescriptor, Seq, Slot};
 /// use wakeline_std::WordSet;
-/// let line = CompletionLine::new();
+/// let line = HostLine::new();
 /// let mut words = WordSet::new();
 /// words.add(&MemoryDescriptor::new(&line, Slot::ALL[3], Seq::new(1)), 7); // 7 is whoever waits for it
 /// let mut reached = Vec::new();
@@ -99,7 +99,7 @@ impl<L: LineRef> WordSet<L> {
     /// The line of all words, where it is one.
     pub fn lone_line(&self) -> Option<&CompletionLine> {
         match self.lines.as_slice() {
-            [line] => Some(&line.words),
+            [line] => Some(line.words.line()),
             _ => None,
         }
     }
@@ -179,7 +179,7 @@ impl<L: LineRef> WordSet<L> {
         while armed != 0 {
             let slot = armed.trailing_zeros();
             armed &= armed - 1;
-            let word = line.words.load(Slot::wrapping(slot));
+            let word = line.words.line().load(Slot::wrapping(slot));
             let slot = slot as usize;
             let waiting = &mut self.waiting[place][slot];
             let passed = waiting.iter().take_while(|(seq, _)| word.reached(*seq)).count();
@@ -217,7 +217,7 @@ fn few(armed: u32) -> u32 {
 
 impl<L: LineRef> Line<L> {
     fn new(line: L) -> Self {
-        let targets = core::array::from_fn(|slot| far(line.load(Slot::ALL[slot])));
+        let targets = core::array::from_fn(|slot| far(line.line().load(Slot::ALL[slot])));
         Self { words: line, armed: 0, few: MANY, targets }
     }
 
@@ -226,12 +226,12 @@ impl<L: LineRef> Line<L> {
     fn may_have_reached(&self) -> bool {
         let reached = |slot: u32| {
             let slot = Slot::wrapping(slot);
-            self.words.load(slot).reached(self.targets[slot.index()])
+            self.words.line().load(slot).reached(self.targets[slot.index()])
         };
         match self.few {
             lone @ ..8 => reached(lone),
             two @ ..MANY => reached(two) | reached(two >> 3),
-            _ => self.words.any_reached(&self.targets),
+            _ => self.words.line().any_reached(&self.targets),
         }
     }
 
@@ -240,7 +240,7 @@ impl<L: LineRef> Line<L> {
             self.targets[slot] = *seq;
             self.armed |= 1 << slot;
         } else {
-            self.targets[slot] = far(self.words.load(Slot::ALL[slot]));
+            self.targets[slot] = far(self.words.line().load(Slot::ALL[slot]));
             self.armed &= !(1 << slot);
         }
         self.few = few(self.armed);
@@ -261,14 +261,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::sync::Arc;
+    use wakeline_core::HostLine;
 
-    fn word(line: &Arc<CompletionLine>, slot: usize, seq: u64) -> MemoryDescriptor<Arc<CompletionLine>> {
+    fn word(line: &Arc<HostLine>, slot: usize, seq: u64) -> MemoryDescriptor<Arc<HostLine>> {
         MemoryDescriptor::new(Arc::clone(line), Slot::ALL[slot], Seq::new(seq))
     }
 
     #[test]
     fn a_line_that_nobody_waits_for_is_let_go() {
-        let (line, other) = (Arc::new(CompletionLine::new()), Arc::new(CompletionLine::new()));
+        let (line, other) = (Arc::new(HostLine::new()), Arc::new(HostLine::new()));
         let mut lines = WordSet::new();
         lines.add(&word(&line, 0, 1), 7);
         lines.add(&word(&line, 0, 2), 8);
@@ -290,7 +291,7 @@ mod tests {
     fn every_set_of_armed_words_is_looked_at() {
         for armed in 1_u32..256 {
             for slot in 0..WORDS {
-                let line = Arc::new(CompletionLine::new());
+                let line = Arc::new(HostLine::new());
                 let mut words = WordSet::new();
                 for slot in (0..WORDS).filter(|slot| armed & 1 << slot != 0) {
                     words.add(&word(&line, slot, 1), u32::try_from(slot).unwrap());
@@ -314,7 +315,7 @@ mod tests {
             start in prop::sample::select(vec![0_u64, u64::MAX - 20]),
             steps in prop::collection::vec((0_usize..3, 0_usize..8, 0_u64..30, 0_u8..4), 1..200),
         ) {
-            let all: Vec<_> = (0..3).map(|_| Arc::new(CompletionLine::new())).collect();
+            let all: Vec<_> = (0..3).map(|_| Arc::new(HostLine::new())).collect();
             for line in &all {
                 for slot in Slot::ALL {
                     line.store(slot, Seq::new(start));

@@ -1,44 +1,24 @@
 //! What the host promises about time, on a machine that may be busy with other tests.
 //!
 //! "Never early" and "rings end it" hold in every attempt. An upper bound on time cannot: another process may hold the
-//! processor at any moment. Such a bound is tried several times, and must hold once; what it guards against (a wait
-//! that starts again at every signal, a slack that is not set, a spin that goes on) fails every attempt.
+//! processor at any moment. Such a bound is measured several times, and must hold once; what it guards against (a
+//! wait that starts again at every signal, a slack that is not set, a spin that goes on) fails every attempt.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
 mod storm;
 
 use core::hint::black_box;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use storm::Storm;
 use wakeline_core::{
-    Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Idle, Inline, Instant, MemoryDescriptor,
-    Nanos, Park, Seq, Slot, Status, Wait, WaitPlan, Wake, drive, run_inline,
+    Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, HostLine, Idle, Inline, Instant,
+    MemoryDescriptor, Nanos, Park, Seq, Slot, Status, Wait, WaitPlan, Wake, drive, run_inline,
 };
+use wakeline_measured::{alone, measured};
 use wakeline_std::usage::{thread_cpu_time, thread_switches};
 use wakeline_std::{Oversleep, ParkPolicy, StdClock, StdIdle, StdPark, TimerSlack, block_on};
-
-const ATTEMPTS: usize = 20;
-
-/// Tests of time do not run beside each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn once_in_a_while(mut attempt: impl FnMut() -> Result<(), String>) {
-    let failures: Vec<String> = (0..ATTEMPTS)
-        .map_while(|_| attempt().err())
-        .inspect(|failure| {
-            println!("{failure}");
-            // A neighbour on the machine that is loud now is not so for long.
-            std::thread::sleep(std::time::Duration::from_millis(300));
-        })
-        .collect();
-    assert!(failures.len() < ATTEMPTS, "no attempt held: {failures:?}");
-}
 
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
@@ -47,7 +27,7 @@ fn ms(ms: u64) -> Nanos {
 /// Each wait of 50 ms under a storm of signals ends by 55 ms.
 fn storm(name: &str, wait: impl Fn(StdClock, Instant)) {
     let clock = StdClock::new();
-    once_in_a_while(|| {
+    measured(|_| {
         let storm = Storm::on_this_thread();
         let start = clock.now();
         wait(clock, start + ms(50));
@@ -62,10 +42,10 @@ fn storm(name: &str, wait: impl Fn(StdClock, Instant)) {
 }
 
 /// A point that is never done, on a word that is never stored.
-struct Never<'l>(MemoryDescriptor<&'l CompletionLine>, StdClock);
+struct Never<'l>(MemoryDescriptor<&'l HostLine>, StdClock);
 
 impl<'l> CompletionPort for Never<'l> {
-    type Line = &'l CompletionLine;
+    type Line = &'l HostLine;
     fn query(&mut self) -> Result<Status, Error> {
         Ok(Status::Pending)
     }
@@ -83,7 +63,7 @@ impl<'l> CompletionPort for Never<'l> {
 
 /// Waits for it under a plan until the deadline, which is the only end there is.
 fn times_out(plan: &str, clock: StdClock, deadline: Instant) {
-    let line = CompletionLine::new();
+    let line = HostLine::new();
     let mut port = Never(MemoryDescriptor::new(&line, Slot::ALL[0], Seq::new(1)), clock);
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());
@@ -138,7 +118,7 @@ fn a_whole_wait_whose_deadline_has_passed_ends_at_once() {
     let _alone = alone();
     let clock = StdClock::new();
     for plan in PLANS {
-        once_in_a_while(|| {
+        measured(|_| {
             let start = clock.now();
             times_out(plan, clock, start - ms(1));
             let took = clock.now().since(start);
@@ -163,7 +143,7 @@ fn case_46_without_slack_the_overshoot_is_within_the_guard_unprivileged() {
             let _slack = TimerSlack::set(Nanos::from_nanos(slack_ns)).unwrap();
             Oversleep::measure(StdClock::new(), ms(1), 40).unwrap()
         };
-        once_in_a_while(|| {
+        measured(|_| {
             let (exact, slack) = (measure(1), measure(50_000));
             let gain = slack.quantile(0.5) - exact.quantile(0.5);
             let p99 = exact.quantile(0.99);
@@ -211,11 +191,11 @@ fn case_52_a_long_wait_drops_out_of_user_mode_after_a_bounded_time() {
     let policy = ParkPolicy::new(500, 1_000).unwrap().with_hardware_us_max(500).unwrap();
     let soft = || StdPark::new(StdIdle::new(clock), policy);
     let hard = || soft().with_word_wait(Ok(Hardware));
-    let line = CompletionLine::new();
+    let line = HostLine::new();
     let until = |start: Instant| start + ms(100);
     // A spin takes 100 % whatever else the machine does, naps of 0.2 ms a twentieth, and a fourth on an emulator.
     let bounded = |name: &str, wait: &dyn Fn()| {
-        once_in_a_while(|| {
+        measured(|_| {
             let percent = busy_percent(wait);
             println!("{name}: {percent} % busy");
             if percent <= 50 { Ok(()) } else { Err(format!("{name} was {percent} % busy")) }
@@ -257,7 +237,7 @@ fn a_watch_ends_when_its_word_is_reached() {
         }
         thread_switches().unwrap().voluntary - before
     };
-    once_in_a_while(|| {
+    measured(|_| {
         // The spins of those that are not reached add up to 1 ms, ten waits; the others then nap.
         let (naps, naps_unreached) = (waits(true), waits(false));
         if naps <= 10 && naps_unreached >= 30 {
@@ -327,7 +307,7 @@ fn a_park_reports_a_word_that_is_stored_while_it_spins_or_naps() {
     let idle = StdIdle::new(clock);
     let park = StdPark::new(&idle, ParkPolicy::default());
     for delay_us in [20, 5_000] {
-        let line = CompletionLine::new();
+        let line = HostLine::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 clock.sleep_until(clock.now() + Nanos::from_micros(delay_us));

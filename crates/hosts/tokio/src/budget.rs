@@ -88,12 +88,12 @@ impl<C: Clock> Drop for Parked<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeline_core::{CompletionLine, ManualClock, Slot};
+    use wakeline_core::{HostLine, ManualClock, Slot};
 
     #[test]
     fn a_watch_of_many_parks_is_bounded_as_one_and_another_word_begins_anew() {
         let us = |us| Instant::ORIGIN + Nanos::from_micros(us);
-        let line = CompletionLine::new();
+        let line = HostLine::new();
         let word = |slot: usize, seq| MemoryDescriptor::new(&line, Slot::ALL[slot], Seq::new(seq));
         let clock = ManualClock::new();
         let budget = Budget::new(&clock, 200);

@@ -89,7 +89,7 @@ const LOOKS_PER_CLOCK: u32 = 8;
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 /// # runtime.block_on(async {
-/// let local = TokioLocal::<&wakeline_core::CompletionLine>::new(StdClock::new(), ParkPolicy::default())?;
+/// let local = TokioLocal::<&wakeline_core::HostLine>::new(StdClock::new(), ParkPolicy::default())?;
 /// let at = local.now() + Nanos::from_micros(300);
 /// local.sleep_until(at).await;
 /// assert!(local.now() >= at);
@@ -101,8 +101,8 @@ const LOOKS_PER_CLOCK: u32 = 8;
 ///
 /// ```compile_fail
 /// # use std::sync::Arc;
-/// # use wakeline_core::{CompletionLine, Instant, Timer};
-/// # async fn wait(local: wakeline_tokio::TokioLocal<Arc<CompletionLine>>) {
+/// # use wakeline_core::{HostLine, Instant, Timer};
+/// # async fn wait(local: wakeline_tokio::TokioLocal<Arc<HostLine>>) {
 /// tokio::spawn(async move { local.sleep_until(Instant::ORIGIN).await }); // `TokioLocal` is not `Send`
 /// # }
 /// ```

@@ -13,15 +13,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{
-    PREDICTED, STRICT, TRUST, Timed, alone, device, holds, in_one_of_three, local, of, plan, quantile, wait,
-    without_timers,
+    PREDICTED, STRICT, TRUST, Timed, device, holds, local, of, plan, quantile, wait, without_timers,
 };
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
 use wakeline_core::{
-    Arming, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor, Nanos, Slot,
+    Arming, Clock, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos, Slot,
     Status, Timer, Wait, drive,
 };
+use wakeline_measured::{alone, measured};
 use wakeline_std::StdClock;
 use wakeline_std::usage::{thread_cpu_time, thread_switches};
 use wakeline_tokio::TokioClock;
@@ -33,7 +33,7 @@ const US: fn(u64) -> Nanos = Nanos::from_micros;
 fn case_49_a_prediction_of_200_us_uses_no_tokio_timer_and_wakes_within_microseconds() {
     let _alone = alone();
     let (clock, device, thread) = device();
-    in_one_of_three(|| {
+    measured(|_| {
         without_timers().block_on(async {
             let (local, stream) = (local(clock), device.stream().unwrap());
             let (plan, mut late, mut sleeps) = (plan(PREDICTED), Vec::new(), 0);
@@ -92,7 +92,7 @@ async fn timed<F: Future>(polls: &RefCell<Vec<Nanos>>, calls: &Cell<Nanos>, futu
 fn case_64_no_slice_makes_a_poll_last_over_50_us() {
     let _alone = alone();
     let (clock, device, thread) = device();
-    in_one_of_three(|| {
+    measured(|_| {
         let polls = Rc::new(RefCell::new(Vec::new()));
         LocalSet::new().block_on(&without_timers(), async {
             let local = Rc::new(local(clock));
@@ -142,7 +142,7 @@ fn case_64_no_slice_makes_a_poll_last_over_50_us() {
 /// What a task that computes and one that waits share: the device is played by the former.
 #[derive(Default)]
 struct Shared {
-    line: Arc<CompletionLine>,
+    line: Arc<HostLine>,
     /// How many chunks of work were begun.
     chunks: Cell<u64>,
     /// Before which of them the awaited word is stored.
@@ -152,10 +152,10 @@ struct Shared {
 }
 
 /// Its word says what its status says.
-struct Job(MemoryDescriptor<Arc<CompletionLine>>);
+struct Job(MemoryDescriptor<Arc<HostLine>>);
 
 impl CompletionPort for Job {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
 
     fn query(&mut self) -> Result<Status, Error> {
         Ok(if self.0.reached() { Status::Done } else { Status::Pending })

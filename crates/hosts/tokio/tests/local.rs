@@ -11,13 +11,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{
-    PREDICTED, STRICT, TRUST, alone, device, holds, in_one_of_three, local, of, plan, quantile, wait,
-    without_timers,
-};
+use common::{PREDICTED, STRICT, TRUST, device, holds, local, of, plan, quantile, wait, without_timers};
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
-use wakeline_core::{Clock, CompletionLine, ErrorCode, Instant, Nanos, Timer, Wait, drive};
+use wakeline_core::{Clock, ErrorCode, HostLine, Instant, Nanos, Timer, Wait, drive};
+use wakeline_measured::{alone, measured};
 use wakeline_std::usage::{thread_cpu_time, thread_switches};
 use wakeline_std::{ParkPolicy, StdClock, TimerSlack};
 use wakeline_tokio::TokioLocal;
@@ -132,7 +130,7 @@ fn a_wait_goes_on_when_the_one_that_pumped_for_it_is_dropped_or_aborted() {
     let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
-        let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
+        let local = Rc::new(TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap());
         LocalSet::new()
             .run_until(async {
                 for aborted in 1..4 {
@@ -169,7 +167,7 @@ fn under_run_until_a_wait_that_is_kept_unpolled_holds_up_no_other() {
     let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
-        let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
+        let local = Rc::new(TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap());
         let set = LocalSet::new();
         let root = local.run_until(async {
             let mut kept = pin!(local.sleep_until(clock.now() + MS(1)));
@@ -193,7 +191,7 @@ fn a_root_that_ends_hands_the_pump_on() {
     let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
-        let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
+        let local = Rc::new(TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap());
         LocalSet::new()
             .run_until(async {
                 let at = clock.now() + MS(5);
@@ -247,9 +245,9 @@ fn a_wait_loses_to_a_timeout_and_to_the_other_arm_of_a_select() {
 fn a_sleep_never_ends_early_and_ends_within_microseconds() {
     let _alone = alone();
     let clock = StdClock::new();
-    in_one_of_three(|| {
+    measured(|_| {
         without_timers().block_on(async {
-            let local = TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap();
+            let local = TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap();
             let mut late = Vec::new();
             for length in [10, 70, 300, 1_300, 2_500].into_iter().cycle().take(300) {
                 let at = clock.now() + US(length);
@@ -270,9 +268,9 @@ fn the_timer_slack_of_the_thread_does_not_matter() {
     let _alone = alone();
     let clock = StdClock::new();
     let slack = TimerSlack::set(MS(5)).unwrap();
-    in_one_of_three(|| {
+    measured(|_| {
         without_timers().block_on(async {
-            let local = TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap();
+            let local = TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap();
             let mut late = Vec::new();
             for _ in 0..50 {
                 let at = clock.now() + US(1_500);
@@ -292,7 +290,7 @@ fn a_long_watch_drops_out_of_spinning_after_a_bounded_time() {
     let _alone = alone();
     let (clock, device, thread) = device();
     let policy = ParkPolicy::new(200, 1_000).unwrap();
-    in_one_of_three(|| {
+    measured(|_| {
         without_timers().block_on(async {
             let local = TokioLocal::new(clock, policy).unwrap();
             let streams = [0; 4].map(|_| device.stream().unwrap());
@@ -312,7 +310,7 @@ fn a_long_watch_drops_out_of_spinning_after_a_bounded_time() {
 fn nothing_wakes_the_thread_while_nothing_is_registered() {
     let _alone = alone();
     let (clock, device, thread) = device();
-    in_one_of_three(|| {
+    measured(|_| {
         without_timers().block_on(async {
             let (local, stream) = (local(clock), device.stream().unwrap());
             wait(&plan(PREDICTED), &stream, MS(1), &local).await;
@@ -342,7 +340,7 @@ fn no_waker_of_a_task_is_kept_after_its_wait() {
     let _alone = alone();
     let clock = StdClock::new();
     without_timers().block_on(async {
-        let local = Rc::new(TokioLocal::<&CompletionLine>::new(clock, ParkPolicy::default()).unwrap());
+        let local = Rc::new(TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap());
         let waker = std::sync::Arc::new(Noted);
         for at in [US(300), MS(60_000)] {
             let task = Waker::from(std::sync::Arc::clone(&waker));
@@ -370,7 +368,7 @@ impl std::task::Wake for Noted {
 #[test]
 fn outside_of_a_runtime_it_is_an_error() {
     let _alone = alone();
-    let error = TokioLocal::<&CompletionLine>::new(StdClock::new(), ParkPolicy::default()).unwrap_err();
+    let error = TokioLocal::<&HostLine>::new(StdClock::new(), ParkPolicy::default()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Backend);
     let error = wakeline_tokio::TokioClock::new(StdClock::new()).unwrap_err();
     assert!(error.to_string().contains("runtime"), "{error}");
@@ -381,7 +379,7 @@ fn outside_of_a_runtime_it_is_an_error() {
 fn a_wait_among_a_hundred_costs_the_thread_no_spinning_of_its_own() {
     let _alone = alone();
     let (clock, device, thread) = device();
-    in_one_of_three(|| {
+    measured(|_| {
         let polls = Rc::new(Cell::new(0_u64));
         without_timers().block_on(async {
             let local = Rc::new(local(clock));

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{Device, PREDICTED, STRICT, Stream, TRUST, alone, device, of, plan};
+use common::{Device, PREDICTED, STRICT, Stream, TRUST, device, of, plan};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 use wakeline_core::{Clock, Instant, Nanos, Timer, Wait, drive};
+use wakeline_measured::alone;
 use wakeline_std::{Point, StdClock, Watcher};
 use wakeline_tokio::TokioWatcher;
 

@@ -12,19 +12,19 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use storm::Storm;
 use wakeline_core::{
-    Clock, CompletionLine, CompletionPort, Error, Executor, Idle, Instant, Nanos, Park, Reactor, Seq, Slot,
-    Timer, Wake, Watch,
+    Clock, CompletionPort, Error, Executor, HostLine, Idle, Instant, Nanos, Park, Reactor, Seq, Slot, Timer,
+    Wake, Watch,
 };
+use wakeline_measured::{alone, measured};
 use wakeline_std::usage::thread_switches;
 use wakeline_std::{ParkIdle, ParkPolicy, StdClock, StdPark, TimerSlack};
 use wakeline_uring::{Probe, UringIdle};
 
 const GUARD: Nanos = Nanos::from_millis(10_000);
-const ATTEMPTS: usize = 20;
 
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
@@ -32,19 +32,6 @@ fn ms(ms: u64) -> Nanos {
 
 fn ring() -> Option<UringIdle> {
     UringIdle::new(StdClock::new()).map_err(|error| println!("skipped: no io_uring: {error}")).ok()
-}
-
-/// Tests of time do not run beside each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Another process may hold the processor at any moment: a bound on time must hold once.
-fn once_in_a_while(mut attempt: impl FnMut() -> Result<(), String>) {
-    let failures: Vec<String> =
-        (0..ATTEMPTS).map_while(|_| attempt().err()).inspect(|failure| println!("{failure}")).collect();
-    assert!(failures.len() < ATTEMPTS, "no attempt held: {failures:?}");
 }
 
 fn await_ring(ring: &UringIdle) {
@@ -145,7 +132,7 @@ fn case_47_a_storm_of_signals_neither_ends_nor_prolongs_an_idle_in_the_ring() {
         ("a park", &|until| assert_eq!(park.park(None, until, || false), Wake::Woke)),
     ];
     for (name, wait) in waits {
-        once_in_a_while(|| {
+        measured(|_| {
             let clock = ring.clock();
             let storm = Storm::on_this_thread();
             let start = clock.now();
@@ -226,7 +213,7 @@ fn an_idle_ends_as_exactly_as_without_slack_and_sets_none() {
         late.sort_unstable();
         late[25]
     };
-    once_in_a_while(|| {
+    measured(|_| {
         let in_ring = late(&|until| ring.idle(Some(until)));
         let exact = {
             let _slack = TimerSlack::set(TimerSlack::LEAST);
@@ -272,7 +259,7 @@ fn a_park_in_the_ring_reports_a_word_that_is_stored_while_it_spins_or_naps() {
     let clock = ring.clock();
     let park = StdPark::new(&ring, ParkPolicy::default());
     for delay_us in [20, 5_000] {
-        let line = CompletionLine::new();
+        let line = HostLine::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 clock.sleep_until(clock.now() + Nanos::from_micros(delay_us));
@@ -285,10 +272,10 @@ fn a_park_in_the_ring_reports_a_word_that_is_stored_while_it_spins_or_naps() {
 }
 
 /// A point whose word another thread stores.
-struct Stored(wakeline_core::MemoryDescriptor<Arc<CompletionLine>>);
+struct Stored(wakeline_core::MemoryDescriptor<Arc<HostLine>>);
 
 impl CompletionPort for Stored {
-    type Line = Arc<CompletionLine>;
+    type Line = Arc<HostLine>;
     fn query(&mut self) -> Result<wakeline_core::Status, Error> {
         Ok(wakeline_core::Status::Pending)
     }
@@ -322,7 +309,7 @@ fn tasks_on_words_moments_and_io_share_one_thread() {
                 assert_eq!(byte, back);
             }
         });
-        let line = Arc::new(CompletionLine::new());
+        let line = Arc::new(HostLine::new());
         let word = Stored(wakeline_core::MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1)));
         let done = Cell::new(false);
         let task = async |role: u32| match role {
@@ -377,7 +364,7 @@ fn tasks_on_words_moments_and_io_share_one_thread() {
 fn files_and_pipes_are_read_written_and_closed() {
     let Some(ring) = ring() else { return };
     let park = StdPark::new(&ring, ParkPolicy::default());
-    let reactor = Reactor::<_, Arc<CompletionLine>>::new(ring.clock());
+    let reactor = Reactor::<_, Arc<HostLine>>::new(ring.clock());
     let mut executor = Executor::new(&reactor, &ring, &park, 1).unwrap();
     let ring = &ring;
     let (reads, writes) = std::io::pipe().unwrap();

@@ -13,8 +13,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use wakeline_core::{
-    Arming, CompletionLine, CompletionPort, Error, ErrorCode, Instant, MemoryDescriptor, Nanos, Seq, Slot,
-    Status, WaitPlan, Wake,
+    Arming, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos, Seq, Slot, Status,
+    WaitPlan, Wake,
 };
 
 use super::config::WatcherConfig;
@@ -24,7 +24,7 @@ use super::home::{Home, Hub};
 use super::shard::{Errand, Shard};
 use crate::points::Point;
 
-type Line = Arc<CompletionLine>;
+type Line = Arc<HostLine>;
 
 /// Counts its wakes.
 struct Counter(AtomicUsize);
@@ -106,7 +106,7 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let hub = Arc::new(Hub::new(WatcherConfig::default().early_wake(false)));
-        Self { hub, line: Arc::new(CompletionLine::new()), drops: Arc::new(AtomicUsize::new(0)) }
+        Self { hub, line: Arc::new(HostLine::new()), drops: Arc::new(AtomicUsize::new(0)) }
     }
 
     fn shard(&self) -> &Shard {

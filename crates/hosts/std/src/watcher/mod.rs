@@ -45,7 +45,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use wakeline_core::{
-    CancelToken, Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, LineRef, MemoryDescriptor,
+    CancelToken, Clock, CompletionPort, Error, ErrorCode, HostLine, Instant, LineRef, MemoryDescriptor,
     Nanos, Timer, WaitPlan, Wake, Watch, yield_once,
 };
 
@@ -204,10 +204,10 @@ impl WatcherHandle {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use wakeline_core::{CompletionLine, Instant, MemoryDescriptor, Seq, Slot, Wake};
+    /// use wakeline_core::{HostLine, Instant, MemoryDescriptor, Seq, Slot, Wake};
     /// use wakeline_std::{Watcher, block_on};
     /// let watcher = Watcher::new()?;
-    /// let line = Arc::new(CompletionLine::new());
+    /// let line = Arc::new(HostLine::new());
     /// let word = MemoryDescriptor::new(Arc::clone(&line), Slot::ALL[0], Seq::new(1));
     /// let wait = watcher.handle().word(word, Instant::MAX);
     /// let device = std::thread::spawn(move || line.store(Slot::ALL[0], Seq::new(1)));
@@ -261,7 +261,7 @@ impl Clock for WatcherHandle {
 
 impl Timer for WatcherHandle {
     async fn sleep_until(&self, at: Instant) {
-        WordWait::<Arc<CompletionLine>>::new(&self.home, None, at).await;
+        WordWait::<Arc<HostLine>>::new(&self.home, None, at).await;
     }
 
     fn yield_now(&self) -> impl Future<Output = ()> {

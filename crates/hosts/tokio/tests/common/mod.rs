@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -24,13 +23,6 @@ pub(crate) const STRICT: &str = "flag:park_us=50,backstop_us=1000";
 pub(crate) const TRUST: &str = "flag:park_us=50,backstop_us=1000+trust";
 pub(crate) const PREDICTED: &str =
     "flag:park_us=50,backstop_us=1000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust";
-
-/// Held by a test that needs the processors: one at a time, for there may be two.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed leaves nothing behind that matters here.
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A device whose calls take no time, so that what is measured is the host's, and its thread.
 pub(crate) fn device() -> (StdClock, Device, DeviceThread<Device>) {
@@ -110,18 +102,6 @@ impl CompletionPort for Timed<'_> {
 pub(crate) fn quantile(sample: &mut [Nanos], per_cent: usize) -> Nanos {
     sample.sort_unstable();
     sample[(sample.len() * per_cent).div_ceil(100).saturating_sub(1)]
-}
-
-/// Measures up to three times, for other processes may have had the processors: what is never right is wrong.
-pub(crate) fn in_one_of_three(mut measure: impl FnMut() -> Result<(), String>) {
-    let mut failures = Vec::new();
-    for _ in 0..3 {
-        match measure() {
-            Ok(()) => return,
-            Err(failure) => failures.push(failure),
-        }
-    }
-    panic!("three times in a row: {failures:#?}");
 }
 
 /// `Err` with the text unless it holds.

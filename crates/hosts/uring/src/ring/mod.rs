@@ -92,7 +92,7 @@ impl Rouse for Event {
 /// ```
 /// use std::os::fd::OwnedFd;
 /// use std::sync::Arc;
-/// use wakeline_core::{CompletionLine, Executor, Reactor};
+/// use wakeline_core::{HostLine, Executor, Reactor};
 /// use wakeline_std::{ParkPolicy, StdClock, StdPark};
 /// use wakeline_uring::UringIdle;
 ///
@@ -102,7 +102,7 @@ impl Rouse for Event {
 ///     Err(error) => return println!("skipped: {error}"),
 /// };
 /// let park = StdPark::new(&ring, ParkPolicy::default());
-/// let reactor = Reactor::<_, Arc<CompletionLine>>::new(clock);
+/// let reactor = Reactor::<_, Arc<HostLine>>::new(clock);
 /// let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
 /// let (ours, theirs) = (Arc::new(OwnedFd::from(ours)), Arc::new(OwnedFd::from(theirs)));
 ///

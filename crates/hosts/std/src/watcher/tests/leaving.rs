@@ -7,7 +7,7 @@ use wakeline_core::{Clock, End, ErrorCode, Outcome};
 use super::stage::{PREDICT, Ran, STRICT, Spec, Stage, TRUST, at, line, us, word};
 
 /// A flight in every place where one can be.
-fn everywhere(stage: &Arc<Stage>, line: &Arc<wakeline_core::CompletionLine>) {
+fn everywhere(stage: &Arc<Stage>, line: &Arc<wakeline_core::HostLine>) {
     let predicted = format!("{STRICT}{PREDICT}");
     let asleep = Spec { prediction: Some(us(9_000)), context: Some(1), ..Spec::new(&predicted) };
     stage.fly(&Spec { context: Some(1), ..Spec::new(STRICT) }.on(line, 0));

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use wakeline_core::{
-    Arming, CancelToken, Clock, CompletionLine, CompletionPort, ContextKey, ErrorCode, Instant,
-    MemoryDescriptor, Mode, Nanos, Report, Seq, Slot, Wait, WaitPlan,
+    Arming, CancelToken, Clock, CompletionPort, ContextKey, ErrorCode, HostLine, Instant, MemoryDescriptor,
+    Mode, Nanos, Report, Seq, Slot, Wait, WaitPlan,
 };
 
 use super::super::config::WatcherConfig;
@@ -21,13 +21,13 @@ use super::super::shard::{Errand, Pace, Shard};
 use super::super::wake_time::Watched;
 use super::ports::{Deed, Driver, Port, Time};
 
-pub(super) type Line = Arc<CompletionLine>;
+pub(super) type Line = Arc<HostLine>;
 
 pub(super) const STRICT: &str = "flag:park_us=50,backstop_us=1000";
 pub(super) const TRUST: &str = "flag:park_us=50,backstop_us=1000+trust";
 
 pub(super) fn line() -> Line {
-    Arc::new(CompletionLine::new())
+    Arc::new(HostLine::new())
 }
 
 /// The first number of this slot's word.
@@ -308,7 +308,7 @@ impl Stage {
     /// Stores a word then.
     pub(super) fn store_at(&self, at: Instant, word: &MemoryDescriptor<Line>) {
         let word = word.clone();
-        self.when(at, move || word.line().store(word.slot(), word.seq()));
+        self.when(at, move || word.line_ref().store(word.slot(), word.seq()));
     }
 
     /// Polls a wait for the first time, as the future does.
