@@ -241,7 +241,7 @@ fn a_close_during_a_stuck_query_gives_its_error_in_time_and_ends_all_other_waits
             let took = start.elapsed();
             assert_eq!(error.code(), ErrorCode::Backend);
             assert!(error.to_string().contains("1 thread(s)"), "{error}");
-            assert!(took < Duration::from_millis(2_000), "{took:?}");
+            assert!(took < Duration::from_secs(2), "{took:?}");
             for wait in &mut others {
                 assert_eq!(
                     code(poll(wait, Waker::noop())),
