@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cudarc_interop::Occupy;
-use wakeline::cuda::{CuStream, Cuda, CudaContext, FromCudarc as _};
 use wakeline::WaitPlan;
+use wakeline::cuda::{CuStream, Cuda, CudaContext, FromCudarc as _};
 use wakeline_std::{Point, Watcher};
 use wakeline_tokio::TokioWatcher;
 
