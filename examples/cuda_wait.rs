@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use wakeline::cuda::Cuda;
 use wakeline::cuda::kernels::Kernels;
-use wakeline::{Error, ErrorCode, Nanos, WaitPlan};
+use wakeline::{Error, Nanos, WaitPlan};
 use wakeline_std::{Point, Watcher, block_on};
 
 /// Watch the word for up to 50 us at a time, ask the driver every millisecond, and end on the driver's word alone.
@@ -26,9 +26,7 @@ fn main() -> ExitCode {
     let (code, text) = match run() {
         Ok(text) => (0, text),
         Err(Failure::Usage(text)) => (2, text),
-        Err(Failure::Wait(error)) if NO_GPU.contains(&error.code()) => {
-            (3, format!("no CUDA device: {error}"))
-        }
+        Err(Failure::Wait(error)) if error.code().is_no_device() => (3, format!("no CUDA device: {error}")),
         Err(Failure::Wait(error)) => (1, error.to_string()),
     };
     // Where even that cannot be written, the exit code tells.
@@ -36,15 +34,6 @@ fn main() -> ExitCode {
         if code == 0 { write!(io::stdout(), "{text}") } else { writeln!(io::stderr(), "cuda_wait: {text}") };
     ExitCode::from(code)
 }
-
-/// What says that there is no GPU, rather than that something is wrong with it.
-const NO_GPU: [ErrorCode; 5] = [
-    ErrorCode::LibraryMissing,
-    ErrorCode::SymbolMissing,
-    ErrorCode::LibraryStub,
-    ErrorCode::DriverTooOld,
-    ErrorCode::NoDevice,
-];
 
 enum Failure {
     Usage(String),

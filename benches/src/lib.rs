@@ -10,6 +10,8 @@
 //! | [`Signed`] | the quantiles of times that may be below zero |
 //! | [`gpu`] | what the programs share that need a GPU |
 //! | [`ab`] | A/B runs: `cargo xtask bench` |
+//! | [`tune`] | replays of a trace through any plan, and what no plan can beat |
+//! | [`trace`] | recorded steps of GPU work, read a row at a time |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
@@ -40,6 +42,8 @@ mod record;
 mod signed;
 mod stats;
 mod threads;
+pub mod trace;
+pub mod tune;
 mod usage;
 
 pub use apart::Apart;

@@ -13,11 +13,13 @@ use wakeline_std::{Point, WordSet};
 const PLAN: &str =
     "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8";
 
+const ADAPT: &str = "flag:park_us=50,backstop_us=100000+adapt:late_pct=1,guard_us=5,min_sleep_us=10,max_sleep_us=20000,window=256";
+
 /// Runs a case a number of times.
 pub type Case = fn(u64) -> Result<(), Error>;
 
 /// The loop alone, which `xtask` takes off each other case; then the cases.
-pub const CASES: [(&str, Case); 11] = [
+pub const CASES: [(&str, Case); 14] = [
     ("empty", empty),
     ("descriptor_check", descriptor_check),
     ("machine_step", machine_step),
@@ -25,6 +27,9 @@ pub const CASES: [(&str, Case); 11] = [
     ("wake_to_poll", wake_to_poll),
     ("table_observe_predict", table_observe_predict),
     ("point_observe_predict", point_observe_predict),
+    ("adapt_undecided", adapt_undecided),
+    ("adapt_decide", adapt_decide),
+    ("adapt_observe", adapt_observe),
     ("scan_64_words_of_8_lines", scan_full_lines),
     ("scan_64_words_of_64_lines", scan_single_words),
     ("scan_64_words_of_32_lines", scan_pairs),
@@ -164,6 +169,61 @@ fn point_observe_predict(n: u64) -> Result<(), Error> {
         report.overshoot = Nanos::from_nanos(40_000 + (i & 4_095));
         point.observe(black_box(&Ok(report)));
     }
+    Ok(())
+}
+
+/// A residual of two speeds, each of them spread.
+fn mixed(i: u64) -> Nanos {
+    let spread = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44;
+    Nanos::from_nanos(if i.is_multiple_of(4) { 10_000 + spread % 30_000 } else { 5_000_000 + spread })
+}
+
+/// A wait that watches, of a point with a full window.
+fn adaptive() -> Result<Wait, Error> {
+    let plan: WaitPlan = ADAPT.parse()?;
+    let mut table = PointTable::of_one();
+    for i in 0..256 {
+        table.record((), &plan, mixed(i));
+    }
+    let (mut wait, _) = Wait::new(&plan).expecting(table.forecast(&(), &plan)).start(Instant::ORIGIN);
+    wait.step(Instant::ORIGIN, Observation::Status(Status::Pending));
+    wait.step(Instant::ORIGIN, Observation::Armed);
+    Ok(wait)
+}
+
+/// A copy of the wait and a step of it, before it is to decide.
+fn adapt_undecided(n: u64) -> Result<(), Error> {
+    let wait = adaptive()?;
+    for i in 0..n {
+        black_box(i);
+        black_box(&black_box(&wait).clone().step(Instant::from_nanos(500), Observation::Woke));
+    }
+    Ok(())
+}
+
+/// The same with a decision, at any moment of the wait.
+fn adapt_decide(n: u64) -> Result<(), Error> {
+    let wait = adaptive()?;
+    for i in 0..n {
+        black_box(i);
+        let now = Instant::from_nanos(50_000 + i % 64 * 100_000);
+        black_box(&black_box(&wait).clone().step(now, Observation::Woke));
+    }
+    Ok(())
+}
+
+/// Learning a residual, with 16 points and full windows.
+fn adapt_observe(n: u64) -> Result<(), Error> {
+    let plan: WaitPlan = ADAPT.parse()?;
+    let mut table = PointTable::new(POINTS)?;
+    for i in 0..256 * POINTS as u64 {
+        table.record(i % POINTS as u64, &plan, mixed(i / POINTS as u64));
+    }
+    for i in 0..n {
+        black_box(i);
+        table.record(black_box(i % POINTS as u64), &plan, mixed(i.wrapping_mul(7)));
+    }
+    black_box(table.len());
     Ok(())
 }
 

@@ -63,6 +63,9 @@ pub(crate) struct Cli {
     /// Write a record for each workload and plan, as JSON lines
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the steps as the first plan, `poll`, saw them, as a trace for `--trace` and for `cargo xtask tune`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// Tell below each table what the waits of each plan did: how they ended, how long they took, sleeps, parks and queries
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) stats: bool,

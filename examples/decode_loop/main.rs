@@ -34,15 +34,16 @@ mod tally;
 mod watched;
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
-use wakeline::{ErrorCode, Nanos, WaitBands};
+use wakeline::{Nanos, WaitBands};
+use wakeline_benches::trace::{Row, TraceError, TraceWriter};
 use wakeline_benches::{Apart, Environment, JsonLines, Paired};
-use wakeline_examples::trace::TraceError;
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
 use cli::{Cli, Where};
@@ -94,6 +95,9 @@ enum Failure {
     /// The records cannot be written.
     #[error("{file}: the records cannot be written: {error}")]
     Json { file: String, error: io::Error },
+    /// The trace cannot be written.
+    #[error("{file}: the trace cannot be written: {error}")]
+    Record { file: String, error: io::Error },
     /// The text for Prometheus cannot be written.
     #[error("{file}: the statistics cannot be written: {error}")]
     Prometheus { file: String, error: io::Error },
@@ -120,7 +124,11 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Help(_) => 0,
-            Self::Usage(_) | Self::Trace(_) | Self::Json { .. } | Self::Prometheus { .. } => 2,
+            Self::Usage(_)
+            | Self::Trace(_)
+            | Self::Json { .. }
+            | Self::Record { .. }
+            | Self::Prometheus { .. } => 2,
             Self::NoGpu(_) => 3,
             Self::Output(_) | Self::Wait(_) | Self::TooEarly | Self::NoHost | Self::Task(_) => 1,
         }
@@ -161,14 +169,7 @@ fn run() -> Result<(), Failure> {
 
 /// Tells that there is no GPU from what is wrong with one.
 fn no_gpu(error: wakeline::Error) -> Failure {
-    match error.code() {
-        ErrorCode::LibraryMissing
-        | ErrorCode::SymbolMissing
-        | ErrorCode::LibraryStub
-        | ErrorCode::DriverTooOld
-        | ErrorCode::NoDevice => Failure::NoGpu(error),
-        _ => Failure::Wait(error),
-    }
+    if error.code().is_no_device() { Failure::NoGpu(error) } else { Failure::Wait(error) }
 }
 
 /// What is to be measured, and how.
@@ -203,6 +204,8 @@ impl Setup {
         });
         let prometheus = prometheus.transpose()?;
 
+        let mut recorded = cli.record.as_deref().map(Recorded::create).transpose()?;
+
         // Timers of this thread end as exactly as the machine can: its default is 50 us late.
         let slack_before = TimerSlack::of_this_thread();
         let slack = TimerSlack::set(TimerSlack::LEAST);
@@ -228,6 +231,9 @@ impl Setup {
             if cli.stats {
                 table.statistics(&run)?;
             }
+            if let Some(recorded) = &mut recorded {
+                recorded.workload(workload, &run)?;
+            }
             if let (Some(json), Some(path)) = (&mut json, &cli.json) {
                 for (number, tally) in run.tallies.iter().enumerate() {
                     let record = tally.record(workload, &run, number, source, &environment);
@@ -241,6 +247,42 @@ impl Setup {
             write(&points.snapshot().prometheus())?;
         }
         stage.close()
+    }
+}
+
+/// The trace that `--record` asks for.
+struct Recorded {
+    trace: TraceWriter<BufWriter<File>>,
+    file: String,
+}
+
+impl Recorded {
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let file = path.display().to_string();
+        let trace = File::create(path).and_then(|out| TraceWriter::new(BufWriter::new(out)));
+        match trace {
+            Ok(trace) => Ok(Self { trace, file }),
+            Err(error) => Err(Failure::Record { file, error }),
+        }
+    }
+
+    /// Adds what was seen of a workload.
+    fn workload(&mut self, workload: &Workload, run: &Run) -> Result<(), Failure> {
+        let seen = run.tallies.first().and_then(|tally| tally.seen.as_ref());
+        for ((step, residual), number) in seen.into_iter().flatten().zip(0..) {
+            let row = Row {
+                workload: &workload.name,
+                point: workload.points.get(step.key.0).map_or("_", String::as_str),
+                rows: step.rows,
+                step: number,
+                enqueue_ns: 0,
+                residual_ns: residual.as_nanos(),
+                gpu_ns: step.residual.as_nanos(),
+            };
+            let failed = |error| Failure::Record { file: self.file.clone(), error };
+            self.trace.row(&row).map_err(failed)?;
+        }
+        Ok(())
     }
 }
 
@@ -286,6 +328,8 @@ fn replay<D: Device>(
         device: wakeline_benches::Tail::new(),
         cut_short: false,
     };
+    // The first polls: what it sees is what a spin sees.
+    run.tallies[0].seen = cli.record.is_some().then(Vec::new);
     let rounds = workload.steps.chunks(STEPS_A_ROUND);
     let progress = progress(&workload.name, rounds.len(), cli.quiet);
     for steps in rounds {

@@ -9,9 +9,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use wakeline::{Nanos, PointTable, Predict, WaitPlan};
+use wakeline_benches::trace::{Row, TraceError, TraceReader};
 use wakeline_benches::{Quantiles, Tail};
 use wakeline_examples::stretches;
-use wakeline_examples::trace::{Row, TraceError, TraceReader};
 
 use crate::Failure;
 use crate::cli::{Cli, Key};
@@ -103,6 +103,8 @@ pub(crate) struct Workload {
     /// the host's lateness.
     pub(crate) shortfall: Nanos,
     pub(crate) steps: Vec<Step>,
+    /// The names of its points, by their numbers.
+    pub(crate) points: Vec<String>,
 }
 
 /// What the first reading keeps of a workload.
@@ -143,6 +145,7 @@ pub(crate) fn load(source: &Source, cli: &Cli, arms: &[Arm]) -> Result<Vec<Workl
             residual: summary.residual.quantiles(),
             shortfall: Nanos::from_nanos(summary.shortfall.quantiles().p99_ns),
             steps: Vec::new(),
+            points: Vec::new(),
         };
         workloads.insert(name, (workload, picked));
     }
@@ -151,6 +154,9 @@ pub(crate) fn load(source: &Source, cli: &Cli, arms: &[Arm]) -> Result<Vec<Workl
             && picked.picks()
         {
             let point = picked.point(row.point);
+            if point == workload.points.len() {
+                workload.points.push(row.point.to_owned());
+            }
             let residual = Nanos::from_nanos(row.residual_ns);
             let graphed = row.workload.ends_with(GRAPHED);
             workload.steps.push(Step {

@@ -1,7 +1,7 @@
 //! What the waits of one plan add up to.
 
 use serde::Serialize;
-use wakeline::Outcome;
+use wakeline::{Nanos, Outcome, Residual};
 use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
 use wakeline_std::Point;
 
@@ -20,6 +20,8 @@ pub(crate) struct Tally {
     /// Counts the same waits as a program of yours would, for `--stats` and `--prometheus`.
     pub(crate) point: Point,
     usage: Usage,
+    /// Each step and its residual as it was seen, for `--record`.
+    pub(crate) seen: Option<Vec<(Step, Nanos)>>,
 }
 
 /// Sums over all waits of a plan.
@@ -61,7 +63,8 @@ pub(crate) struct Detail {
 
 impl Tally {
     pub(crate) fn new(arm: Arm, point: Point) -> Self {
-        Self { arm, latency: Tail::new(), counts: Counts::default(), point, usage: Usage::default() }
+        let (latency, counts) = (Tail::new(), Counts::default());
+        Self { arm, latency, counts, point, usage: Usage::default(), seen: None }
     }
 
     /// Waits for these steps; says what CPU time that took.
@@ -72,7 +75,8 @@ impl Tally {
         learned: &Learned,
         device: &mut Tail,
     ) -> Result<u64, Failure> {
-        let Self { arm, latency, counts, point, usage } = self;
+        let Self { arm, latency, counts, point, usage, seen } = self;
+        let mut steps_left = steps.iter();
         let (before, cpu_before) = (Usage::now(), counts.cpu_ns);
         stage.round(arm, steps, learned, |sample| {
             latency.record(sample.latency.as_nanos());
@@ -80,6 +84,11 @@ impl Tally {
                 device.record(late.as_nanos());
             }
             point.observe(&Ok(sample.report));
+            if let (Some(seen), Some(step)) = (&mut *seen, steps_left.next())
+                && let Some(Residual::Exact(residual)) = sample.report.residual
+            {
+                seen.push((*step, residual));
+            }
             counts.waits += 1;
             counts.late_wakes += u64::from(sample.report.outcome() == Some(Outcome::Late));
             counts.parks += sample.report.parks;

@@ -2,7 +2,6 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`trace`] | reads recorded steps of GPU work, a row at a time |
 //! | [`stretches`] | picks rows in stretches that are spread evenly |
 //! | [`tokens`] | a tokeniser: real work for a host to do while it waits |
 
@@ -10,4 +9,3 @@
 
 pub mod stretches;
 pub mod tokens;
-pub mod trace;

@@ -106,6 +106,26 @@ fn records_are_written_and_nothing_is_printed_when_quiet() {
     assert_eq!(records[0]["cost_ratio"]["mean"], 1.0);
 }
 
+/// What was recorded is a trace as any other.
+#[test]
+fn what_it_records_is_replayed() {
+    let (trace, record) = (File::tiny("from.csv"), File::new("record.csv", ""));
+    let ran = run(decode_loop(Some(&trace.0), &["--quiet"]).arg("--record").arg(&record.0));
+    assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (Some(0), "", ""));
+    let text = fs::read_to_string(&record.0).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), STEPS, "{text}");
+    for (number, row) in rows.iter().enumerate() {
+        assert_eq!((row[0], row[3]), ("tiny", &*number.to_string()), "{text}");
+    }
+    // As a spin saw it: not before its end, but where the thread was held up between the launch and the wait.
+    let ns = |text: &str| text.parse::<u64>().expect("a number");
+    let held = rows.iter().filter(|row| ns(row[5]) >= ns(row[6]) - 100_000).count();
+    assert!(held > STEPS / 2, "{text}");
+    let again = run(&mut decode_loop(Some(&record.0), &["--seconds", "1"]));
+    assert_eq!((again.code, &*again.stderr), (Some(0), ""), "{again:?}");
+}
+
 #[test]
 fn statistics_tell_of_each_plan_how_its_waits_ended() {
     let (trace, prometheus) = (File::tiny("stats.csv"), File::new("stats.prom", ""));
@@ -253,7 +273,7 @@ fn a_wrong_plan_is_shown_with_a_caret_under_it() {
         &ran,
         &format!(
             "invalid plan `{plan}`, column 34: unknown suffix `predct`: did you mean `predict`? A suffix is \
-             `+predict:..` or `+trust`\n  {plan}\n  {caret}"
+             `+predict:..`, `+adapt:..` or `+trust`\n  {plan}\n  {caret}"
         ),
     );
 }

@@ -1,13 +1,42 @@
-//! Ports and hosts that count what calls and late wakes take, so that a bound can be judged to the nanosecond.
+//! Ports and hosts that count what calls and late wakes take, so that a bound can be judged to the nanosecond, and that end a
+//! program whose waits go on and on without time passing.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::task::Waker;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use wakeline_core::{
     Arming, CancelToken, Clock, CompletionLine, CompletionPort, Error, Idle, Instant, MemoryDescriptor,
-    Nanos, Park, Status, Timer, Wake,
+    Nanos, Park, Status, Timer, WaitPlan, Wake,
 };
 use wakeline_sim::{SimPort, VirtualHost};
+
+/// How often the clock may be read within [`STRETCH_NS`] of virtual time. Each step of a wait reads it, and each query takes time of its
+/// own: what reads it more often stands still. (The most in 100,000 programs was 129.)
+pub const READS_MAX: u32 = 1_000;
+
+/// The stretches of virtual time in which readings are counted.
+pub const STRETCH_NS: u64 = 1_000;
+
+/// When a program is over at the latest, on its virtual time line, slow calls and jumps of the clock included: what goes on longer waits for what
+/// never comes.
+pub const PROGRAM_NS_MAX: u64 = 100_000_000_000;
+
+/// Why [`within_bounds`] ended a program.
+#[derive(Debug)]
+struct Stuck(String);
+
+/// Runs a program that reads the clock through a [`Probe`].
+///
+/// # Errors
+///
+/// It read the clock more than [`READS_MAX`] times within [`STRETCH_NS`], or past [`PROGRAM_NS_MAX`]: what then was under way.
+pub fn within_bounds<T>(program: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(program)).map_err(|panic| match panic.downcast::<Stuck>() {
+        Ok(stuck) => stuck.0,
+        Err(other) => resume_unwind(other),
+    })
+}
 
 /// A virtual host that notes the time which is nobody's waiting: that of calls, and of wakes that came late.
 #[derive(Debug)]
@@ -18,12 +47,34 @@ pub struct Probe<'h> {
     /// Cancelled at the call of this number.
     cancel: Option<(u64, CancelToken)>,
     cancelled_at: Cell<Option<Instant>>,
+    /// When the stretch began, and how often the clock was read in it.
+    stretch: Cell<(Instant, u32)>,
+    /// The waits that are under way: of which stream, of which number there, and how.
+    under_way: RefCell<Vec<(usize, usize, WaitPlan)>>,
 }
 
 impl<'h> Probe<'h> {
     /// Notes what happens on `host`; cancels the token at the call of the number given.
     pub fn new(host: &'h VirtualHost, cancel: Option<(u64, CancelToken)>) -> Self {
-        Self { host, injected: Cell::new(0), calls: Cell::new(0), cancel, cancelled_at: Cell::new(None) }
+        Self {
+            host,
+            injected: Cell::new(0),
+            calls: Cell::new(0),
+            cancel,
+            cancelled_at: Cell::new(None),
+            stretch: Cell::new((Instant::ORIGIN, 0)),
+            under_way: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Notes that a wait begins.
+    pub fn begin(&self, stream: usize, number: usize, plan: &WaitPlan) {
+        self.under_way.borrow_mut().push((stream, number, *plan));
+    }
+
+    /// Notes that the wait of this stream is over.
+    pub fn end(&self, stream: usize) {
+        self.under_way.borrow_mut().retain(|(other, ..)| *other != stream);
     }
 
     /// Time that calls and late wakes have taken so far.
@@ -51,6 +102,20 @@ impl<'h> Probe<'h> {
         result
     }
 
+    /// Ends the program, as no error could: a wait that stands still asks nobody who might fail.
+    #[cold]
+    fn stuck(&self, now: Instant, reads: u32) -> ! {
+        use core::fmt::Write;
+        let (began, _) = self.stretch.get();
+        let mut text =
+            format!("no progress: {reads} readings of the clock from {began:?} to {now:?}; under way:");
+        for (stream, number, plan) in self.under_way.borrow().iter() {
+            // Into a string it cannot fail.
+            let _ = write!(text, " stream {stream}, wait {number} by `{plan}`;");
+        }
+        resume_unwind(Box::new(Stuck(text)));
+    }
+
     fn add(&self, length: Nanos) {
         self.injected.set(self.injected.get().saturating_add(length.as_nanos()));
     }
@@ -58,7 +123,19 @@ impl<'h> Probe<'h> {
 
 impl Clock for Probe<'_> {
     fn now(&self) -> Instant {
-        self.host.now()
+        let now = self.host.now();
+        let (began, reads) = self.stretch.get();
+        let reads = reads + 1;
+        if now.since(began).as_nanos() >= STRETCH_NS {
+            self.stretch.set((now, 0));
+        } else {
+            self.stretch.set((began, reads));
+        }
+        // Whoever reads the clock while it unwinds is not ended again.
+        if (reads > READS_MAX || now.as_nanos() > PROGRAM_NS_MAX) && !std::thread::panicking() {
+            self.stuck(now, reads);
+        }
+        now
     }
 }
 
@@ -130,5 +207,41 @@ impl CompletionPort for Probed<'_, '_> {
 
     fn descriptor(&self) -> Option<&MemoryDescriptor<Self::Line>> {
         self.port.descriptor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeline_sim::{SimConfig, SimDevice, VirtualTime};
+
+    #[test]
+    fn a_program_that_stands_still_ends_with_an_error_and_one_that_goes_on_does_not() {
+        let device = SimDevice::new(VirtualTime::new(), SimConfig::default()).unwrap();
+        let host = VirtualHost::new(&device);
+        let probe = Probe::new(&host, None);
+        let step = |ns| {
+            probe.idle(Some(probe.now() + Nanos::from_nanos(ns)));
+        };
+        assert_eq!(within_bounds(|| (0..1_000).for_each(|_| step(STRETCH_NS / 10))), Ok(()));
+        probe.begin(3, 7, &WaitPlan::poll());
+        for ns in [0, 1] {
+            let error = within_bounds(|| {
+                loop {
+                    step(ns);
+                }
+            })
+            .unwrap_err();
+            assert!(error.starts_with("no progress: "), "{error}");
+            assert!(error.ends_with("stream 3, wait 7 by `poll`;"), "{error}");
+        }
+        probe.end(3);
+        let error = within_bounds(|| {
+            loop {
+                step(PROGRAM_NS_MAX / 100);
+            }
+        })
+        .unwrap_err();
+        assert!(error.ends_with("under way:"), "{error}");
     }
 }

@@ -15,6 +15,9 @@ use wakeline_fake_driver::{Fake, Live, Options};
 /// How long the stand-in takes to tell of a fault: the real one takes 340 ms. Long enough that a test on a busy machine gets its waits under way.
 pub const FAKE_FAULT: Duration = Duration::from_millis(40);
 
+/// How long what a test leaves under way may take to end.
+const LEFT: Duration = Duration::from_secs(5);
+
 /// A driver, and a context of its own on its first device.
 #[derive(Debug)]
 pub struct Rig {
@@ -106,6 +109,11 @@ impl Rig {
     /// Lets go of everything, and looks what is left in the stand-in.
     fn end(self, leaves: bool) -> Result<(), String> {
         let Self { context, kernels, cuda, fake } = self;
+        // Stores of what was dropped under work may be under way: a context that goes now leaves their pages behind.
+        let start = std::time::Instant::now();
+        while !leaves && context.slots().settling > 0 && context.health().is_ok() && start.elapsed() < LEFT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         drop(kernels);
         drop(context);
         drop(cuda);
@@ -119,7 +127,7 @@ impl Rig {
         // Threads that a test has told to end may still be at it.
         let start = std::time::Instant::now();
         while !leaves && fake.live() != Live::default() {
-            if start.elapsed() > Duration::from_secs(5) {
+            if start.elapsed() > LEFT {
                 return Err(format!("left behind: {:?}", fake.live()));
             }
             std::thread::sleep(Duration::from_millis(1));

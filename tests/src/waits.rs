@@ -9,6 +9,8 @@
 //!    a cancellation within its bound plus that;
 //! 3. a failure only where the device failed, a lost store only where stores go astray;
 //! 4. a reactor that is empty afterwards.
+//!
+//! A wait that hangs, be it that it goes on and on at one moment, is a failure as well and no hang of the soak: see [`crate::probe`].
 
 use core::cell::{Cell, RefCell};
 use core::pin::pin;
@@ -23,7 +25,7 @@ use wakeline_core::{
 };
 use wakeline_sim::{Faults, SimConfig, SimDevice, SimStream, VirtualHost, VirtualTime};
 
-use crate::probe::{Probe, Probed};
+use crate::probe::{Probe, Probed, within_bounds};
 
 /// What a program of waits came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,7 +50,7 @@ impl core::ops::AddAssign for Summary {
 }
 
 /// The plans that are drawn; texts, so that a failing one can be read.
-const PLANS: [&str; 8] = [
+const PLANS: [&str; 10] = [
     "block",
     "poll",
     "poll+predict:margin_us=30,min_sleep_us=50,max_sleep_us=5000,window=4",
@@ -57,6 +59,8 @@ const PLANS: [&str; 8] = [
     "flag:park_us=50,backstop_us=500+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8",
     "flag:park_us=50,backstop_us=500+trust",
     "flag:park_us=50,backstop_us=500+predict:margin_us=0,min_sleep_us=1,max_sleep_us=2000,window=1+trust",
+    "poll+adapt:late_pct=2,guard_us=5,min_sleep_us=20,max_sleep_us=5000,window=16",
+    "flag:park_us=50,backstop_us=500+adapt:late_pct=1,guard_us=0,min_sleep_us=10,max_sleep_us=20000,window=64+trust",
 ];
 
 const STREAMS_MAX: u32 = 6;
@@ -110,6 +114,10 @@ struct Drawn {
 ///
 /// What promise was broken, by which wait.
 pub fn run(seed: u64) -> Result<Summary, String> {
+    within_bounds(|| program(seed))?
+}
+
+fn program(seed: u64) -> Result<Summary, String> {
     let mut draw = Draw(Pcg32::seed_from_u64(seed));
     let mut faults = if draw.one_in(4) { Faults::none() } else { Faults::swarm(seed) };
     if draw.one_in(2) {
@@ -192,9 +200,10 @@ impl<'h, 'p> Program<'h, 'p> {
                     .map(|_| ())
                     .ok_or_else(|| "a launch failed without a fault".into());
             }
-            self.wait(host, key, stream, drawn)
-                .await
-                .map_err(|broken| format!("stream {key}, wait {number} by `{}`: {broken}", drawn.plan))?;
+            self.probe.begin(key, number, &drawn.plan);
+            let judged = self.wait(host, key, stream, drawn).await;
+            self.probe.end(key);
+            judged.map_err(|broken| format!("stream {key}, wait {number} by `{}`: {broken}", drawn.plan))?;
         }
         Ok(())
     }
@@ -268,10 +277,10 @@ impl<'h, 'p> Program<'h, 'p> {
         };
         let (base, slack) = match (report.outcome(), report.plan.mode()) {
             // It slept too long, which its plan bounds.
-            (Some(Outcome::Late), _) => {
-                let longest = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.max_sleep());
-                (done.max(end.start + longest), Nanos::ZERO)
-            }
+            (Some(Outcome::Late), _) => match (report.plan.predict(), report.plan.adapt()) {
+                (Some(predict), _) => (done.max(end.start + predict.max_sleep()), Nanos::ZERO),
+                (None, adapt) => (done, adapt.map_or(Nanos::ZERO, |adapt| adapt.max_sleep())),
+            },
             (_, Mode::Flag { backstop, .. }) if driver => (done, backstop),
             (_, Mode::Flag { backstop, .. }) => (done, backstop + backstop + backstop),
             (_, Mode::Block) => (done, Nanos::from_nanos(self.config.block_ns)),
@@ -295,9 +304,13 @@ impl<'h, 'p> Program<'h, 'p> {
             },
             ErrorCode::StoreLost => {
                 let astray = [faults.lost_store_ppm, faults.late_store.ppm, faults.deferred_store_ppm];
+                let astray = astray.iter().any(|ppm| *ppm > 0);
+                // A device that has faulted stores no more, and for a while answers as if nothing were.
+                let dies = faults.fault_at.is_some() || faults.fault_at_call.is_some();
+                let astray = astray || dies && end.truth.landed_at.is_none();
                 // Virtual time stores only when the device is turned, which may be after the last look of the wait.
                 let unseen = end.word != Some(true) || end.truth.stored_at.is_some_and(|at| at >= end.now);
-                if plan.authority() == Authority::Word && astray.iter().any(|ppm| *ppm > 0) && unseen {
+                if plan.authority() == Authority::Word && astray && unseen {
                     Ok(())
                 } else {
                     Err(format!("a store was called lost for no reason: {end:?}"))

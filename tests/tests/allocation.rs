@@ -45,6 +45,8 @@ fn the_hot_path_allocates_nothing() {
         }
     });
 
+    adaptive_waits_allocate_nothing();
+
     let point = Point::new("decode");
     let mut result = Ok(one());
     point.observe(&result);
@@ -114,6 +116,37 @@ fn the_hot_path_allocates_nothing() {
     assert_eq!(reactor.registered(), 0);
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     a_ring_allocates_nothing();
+}
+
+/// Also where waits of one point overlap, so that what they know cannot be brought up to date.
+fn adaptive_waits_allocate_nothing() {
+    let plan: WaitPlan =
+        "flag:park_us=50,backstop_us=1000+adapt:late_pct=1,guard_us=5,min_sleep_us=10,max_sleep_us=20000,window=64"
+            .parse()
+            .unwrap();
+    let device = SimDevice::new(VirtualTime::new(), SimConfig::default()).unwrap();
+    let host = VirtualHost::new(&device);
+    let inline = Inline::new(&host, &host, &host);
+    let stream = device.stream().unwrap();
+    let table = RefCell::new(PointTable::new(4).unwrap());
+    let mut length = 500;
+    let mut one = || {
+        length = if length > 5_000 { 500 } else { length + 7 };
+        stream.launch(Nanos::from_micros(length)).unwrap();
+        let wait = Wait::new(&plan);
+        run_inline(drive_at(&table, 7_u32, wait, &mut stream.point(), &inline, None)).unwrap().unwrap().sleeps
+    };
+    let slept: u32 = (0..100).map(|_| one()).sum();
+    assert!(slept > 100, "{slept}");
+    count("whole adaptive waits", || (0..1_000).for_each(|_| assert!(one() < 1_000)));
+    let mut table = table.into_inner();
+    count("adaptive waits of one point at once", || {
+        let mut held = [table.forecast(&7, &plan), table.forecast(&7, &plan), table.forecast(&7, &plan)];
+        for turn in 0..1_000 {
+            held[turn % 3] = table.forecast(&7, &plan);
+            table.record(7, &plan, Nanos::from_micros(turn as u64));
+        }
+    });
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use wakeline_core::{
-    Authority, CancelToken, Clock, Error, ErrorCode, Executor, HostLine, Inline, Instant, Mode, Nanos,
-    Outcome, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
+    Authority, CancelToken, Clock, Error, ErrorCode, Executor, Forecast, HostLine, Inline, Instant, Mode,
+    Nanos, Outcome, PointTable, Reactor, Report, Timer, Wait, WaitPlan, Watch, drive, run_inline,
 };
 use wakeline_sim::{
     Chance, Faults, RealTime, SimConfig, SimDevice, SimPort, SimStream, TimeLine, VirtualHost, VirtualTime,
@@ -21,7 +21,7 @@ use wakeline_std::{
 };
 use wakeline_tokio::TokioLocal;
 
-const PLANS: [&str; 7] = [
+const PLANS: [&str; 10] = [
     "block",
     "poll",
     "poll+predict:margin_us=100,min_sleep_us=50,max_sleep_us=5000,window=4",
@@ -29,7 +29,22 @@ const PLANS: [&str; 7] = [
     "flag:park_us=100,backstop_us=2000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=5000,window=4",
     "flag:park_us=100,backstop_us=2000+trust",
     "flag:park_us=100,backstop_us=2000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=5000,window=4+trust",
+    "poll+adapt:late_pct=2,guard_us=20,min_sleep_us=50,max_sleep_us=5000,window=32",
+    "flag:park_us=100,backstop_us=2000+adapt:late_pct=2,guard_us=20,min_sleep_us=50,max_sleep_us=5000,window=32",
+    "flag:park_us=100,backstop_us=2000+adapt:late_pct=2,guard_us=20,min_sleep_us=50,max_sleep_us=5000,window=32+trust",
 ];
+
+/// As many residuals as a point has to have for a wait by `+adapt` to sleep in one go, or almost.
+const KNOWN: usize = 32;
+
+/// What a point would know that took so long each time.
+fn forecast(plan: &WaitPlan, predicted: Option<Nanos>) -> Forecast {
+    let mut table = PointTable::of_one();
+    for residual in predicted.iter().cycle().take(KNOWN) {
+        table.record((), plan, *residual);
+    }
+    table.forecast(&(), plan)
+}
 
 /// Who makes a wait: whatever else it is, it keeps the script.
 trait Waits<T: TimeLine> {
@@ -62,7 +77,7 @@ impl<T: TimeLine, H: Clock + Timer + Watch<SimPort<T>>> Waits<T> for Driven<'_, 
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
     ) -> Result<Report, Error> {
-        let wait = Wait::new(plan).predicted(predicted).deadline(deadline);
+        let wait = Wait::new(plan).expecting(forecast(plan, predicted)).deadline(deadline);
         drive(wait, &mut port, self.0, cancel).await
     }
 }
@@ -139,7 +154,10 @@ async fn ends_well<T: TimeLine>(
     };
     assert!(outcome.is_some_and(|outcome| allowed.contains(&outcome)), "{plan}: {outcome:?} after {length}");
     assert_eq!(report.plan, *plan);
-    assert!(report.sleeps == 0 || plan.predict().is_some(), "{plan}: slept without a prediction");
+    assert!(
+        report.sleeps == 0 || plan.predict().is_some() || plan.adapt().is_some(),
+        "{plan}: slept without a prediction"
+    );
     let cannot_store = stream.device().faults().unsupported_ppm > 0;
     assert!(report.authority == plan.authority() || cannot_store, "{plan}: by the authority of another");
     Ok(())

@@ -99,7 +99,7 @@ fn poll(wait: &mut WatcherWait<FakePort>) -> Poll<Result<Report, Error>> {
 #[test]
 fn a_token_that_rings_somebody_else_cancels_in_time() {
     for text in
-        ["block", "flag:park_us=50,backstop_us=20000000", "flag:park_us=50,backstop_us=20000000+trust"]
+        ["block", "flag:park_us=50,backstop_us=10000000", "flag:park_us=50,backstop_us=10000000+trust"]
     {
         for kind in 0..3 {
             let (watcher, other) = (Watcher::new().unwrap(), Watcher::new().unwrap());

@@ -281,7 +281,7 @@ fn call_back(stage: &Arc<Stage>, text: &'static str) {
     };
     block_on(wait(Nanos::from_micros(700))).unwrap();
     // Dropped while it is watched.
-    let mut dropped = wait(ms(20));
+    let mut dropped = wait(ms(300));
     let mut context = core::task::Context::from_waker(core::task::Waker::noop());
     assert!(core::pin::Pin::new(&mut dropped).poll(&mut context).is_pending());
     drop(dropped);

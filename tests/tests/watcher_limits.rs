@@ -69,7 +69,7 @@ fn one_more_wait_than_there_is_room_for_is_an_error_until_one_has_gone() {
         assert_eq!((error.code(), error.args()), (ErrorCode::WatcherFull, &["3".to_string()][..]));
         // A drop gives room at once.
         drop(waits.pop());
-        let mut again = wait(Nanos::from_micros(100));
+        let mut again = wait(ms(10));
         assert!(poll(&mut again, noop).is_pending(), "round {round}");
         // So does an end: seen by whoever polls, whether the shard has let it go or not.
         within(LIMIT, || block_on(again)).unwrap();
@@ -241,7 +241,7 @@ fn a_close_during_a_stuck_query_gives_its_error_in_time_and_ends_all_other_waits
             let took = start.elapsed();
             assert_eq!(error.code(), ErrorCode::Backend);
             assert!(error.to_string().contains("1 thread(s)"), "{error}");
-            assert!(took < Duration::from_millis(2_000), "{took:?}");
+            assert!(took < Duration::from_secs(2), "{took:?}");
             for wait in &mut others {
                 assert_eq!(
                     code(poll(wait, Waker::noop())),
@@ -267,10 +267,10 @@ fn a_waker_that_panics_is_counted_and_others_go_on() {
     let panics = waker(|| std::panic::resume_unwind(Box::new("a waker's own")));
     for text in ["poll", "block", FLAG, "flag:park_us=50,backstop_us=1000+trust"] {
         let before = watcher.stats().panics;
-        let mut wait = watcher.wait(stage.work(Nanos::from_micros(800)).unwrap(), &plan(text), &point);
+        let mut wait = watcher.wait(stage.work(ms(30)).unwrap(), &plan(text), &point);
         assert!(poll(&mut wait, &panics).is_pending(), "{text}");
         let others: Vec<_> = (0..4)
-            .map(|_| watcher.wait(stage.work(ms(1)).unwrap(), &plan(text), &point))
+            .map(|_| watcher.wait(stage.work(ms(31)).unwrap(), &plan(text), &point))
             .map(|wait| std::thread::spawn(move || block_on(wait)))
             .collect();
         for other in others {
@@ -324,7 +324,7 @@ fn a_waker_that_blocks_delays_no_other_beyond_the_takeover() {
         };
         // One word, looked at once, after its last store: one turn finds all of them reached.
         let stream = stage.device.stream().unwrap();
-        stream.launch(ms(3)).unwrap();
+        stream.launch(ms(40)).unwrap();
         let trust = plan("flag:park_us=50,backstop_us=1000+trust");
         let mut blocking = watcher.wait(stream.point(), &trust, &point).late_us(6_000);
         assert!(poll(&mut blocking, &blocks).is_pending());

@@ -16,6 +16,7 @@ mod missing;
 mod soak;
 mod targets;
 mod tidy;
+mod tune;
 mod workspace;
 
 use std::process::ExitCode;
@@ -54,6 +55,8 @@ enum Task {
     Bench(bench::Args),
     /// Tell what this machine can do for a wait, and what to do about the rest
     Doctor(doctor::Args),
+    /// Replay a recorded trace through plans, and tell which to take at each point
+    Tune(tune::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,6 +88,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),
         Task::Doctor(args) => return doctor::run(args),
+        Task::Tune(args) => return tune::run(args),
     }
     .map(|()| ExitCode::SUCCESS)
 }

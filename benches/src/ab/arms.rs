@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use wakeline_core::{Nanos, Predict, WaitBands, WaitPlan};
+use wakeline_core::{Adapt, Nanos, Predict, WaitBands, WaitPlan};
 use wakeline_std::{Oversleep, StdClock};
 
 use super::rounds::ArmLabel;
@@ -16,6 +16,11 @@ const PARK_US: u64 = 50;
 const BACKSTOP_US: u64 = 1_000;
 const MIN_SLEEP_US: u64 = 50;
 const MAX_SLEEP_US: u64 = 1_000_000;
+
+/// How late a plan that adapts may be, in hundredths of the wait, its guard, and of how many waits it knows.
+const LATE_PCT: u8 = 1;
+const GUARD_US: u64 = 5;
+const ADAPT_WINDOW: u16 = 64;
 
 /// The margin is rounded up to this, and kept within the next two: how late a machine wakes changes from second to second.
 const MARGIN_STEP_US: u64 = 10;
@@ -250,10 +255,12 @@ impl Catalogue {
 }
 
 /// The plans that have names, and whether they are run by default on the waiting thread and on other hosts.
-fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 8], wakeline_core::Error> {
+fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 10], wakeline_core::Error> {
     let flag = WaitPlan::flag(PARK_US, BACKSTOP_US)?;
     let predict = Predict::new(margin.as_micros(), MIN_SLEEP_US, MAX_SLEEP_US, WINDOW)?;
     let (poll, predicted) = (WaitPlan::poll(), flag.with_predict(predict)?);
+    let adapt = Adapt::new(LATE_PCT, GUARD_US, MIN_SLEEP_US, MAX_SLEEP_US, ADAPT_WINDOW)?;
+    let adapted = flag.with_adapt(adapt)?;
     // A few rows are a short step, which is not worth a sleep.
     let bands = WaitBands::from(flag).with_band(BANDS_ROWS, predicted)?;
     Ok([
@@ -264,6 +271,8 @@ fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 8], wa
         ("poll+predict", poll.with_predict(predict)?.into(), false, false),
         ("flag+predict", predicted.into(), true, true),
         ("flag+predict+trust", predicted.trusted()?.into(), true, true),
+        ("flag+adapt", adapted.into(), true, true),
+        ("flag+adapt+trust", adapted.trusted()?.into(), false, false),
         ("bands", bands, false, false),
     ])
 }
@@ -320,7 +329,10 @@ mod tests {
         assert_eq!(chosen("flag,spin,flag").unwrap(), ["spin", "flag"]);
         assert_eq!(chosen("raw").unwrap(), ["spin", "status-spin", "sync-spin"]);
         assert_eq!(chosen("cudarc 0.19").unwrap(), ["events"]);
-        assert_eq!(chosen("watcher").unwrap(), ["flag+predict@watcher", "flag+predict+trust@watcher"]);
+        assert_eq!(
+            chosen("watcher").unwrap(),
+            ["flag+predict@watcher", "flag+predict+trust@watcher", "flag+adapt@watcher"]
+        );
         assert_eq!(chosen("threads,watcher").unwrap()[0], "block@threads");
         let plan = "flag:park_us=9,backstop_us=90+predict:margin_us=1,min_sleep_us=2,max_sleep_us=3,window=4@tokio-local";
         let list = format!("spin,{plan},block");

@@ -136,7 +136,7 @@ pub struct Known {
 impl Known {
     fn by(at: Instant, plan: &WaitPlan, report: &Report) -> Self {
         let late = report.outcome() == Some(Outcome::Late);
-        Self { at, late_wake: plan.predict().map(|_| late) }
+        Self { at, late_wake: (plan.predict().is_some() || plan.adapt().is_some()).then_some(late) }
     }
 }
 

@@ -24,7 +24,7 @@ const ROUNDS_LEAST: usize = 5;
 const ROUNDS_MAX: usize = 2_000;
 
 /// How many rounds are run before those that count: what arms learn, and what is slow the first time.
-const WARM_UPS: u64 = 1;
+const WARM_UPS: u64 = 2;
 
 /// How much is to be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,17 +19,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use wakeline_core::{Error, ErrorCode};
+use wakeline_core::Error;
 use wakeline_cuda::{Cuda, CudaContext};
-
-/// What says that there is no GPU, rather than that something is wrong with it.
-const NO_GPU: [ErrorCode; 5] = [
-    ErrorCode::LibraryMissing,
-    ErrorCode::SymbolMissing,
-    ErrorCode::LibraryStub,
-    ErrorCode::DriverTooOld,
-    ErrorCode::NoDevice,
-];
 
 /// The exit code of a program that needs a GPU and finds none.
 pub const SKIPPED: u8 = 3;
@@ -50,7 +41,7 @@ impl Gpu {
     pub fn open(driver: Option<&Path>) -> Result<Self, Failure> {
         let loaded = driver.map_or_else(Cuda::load, Cuda::load_from);
         let cuda = loaded.map_err(|error| match error.code() {
-            code if NO_GPU.contains(&code) => Failure::NoGpu(error),
+            code if code.is_no_device() => Failure::NoGpu(error),
             _ => Failure::Wakeline(error),
         })?;
         let device = cuda.devices().next().transpose()?;

@@ -140,8 +140,8 @@ where
     P: CompletionPort,
     H: Clock + Timer + Watch<P>,
 {
-    let prediction = table.try_borrow_mut().ok().and_then(|mut table| table.predict(&key, wait.plan()));
-    let report = drive(wait.predicted(prediction), port, host, cancel).await?;
+    let forecast = table.try_borrow_mut().map(|mut table| table.forecast(&key, wait.plan()));
+    let report = drive(wait.expecting(forecast.unwrap_or_default()), port, host, cancel).await?;
     if let Ok(mut table) = table.try_borrow_mut() {
         table.observe(key, &report);
     }

@@ -110,6 +110,26 @@ codes! {
     0x0022 SlotsFull "{}: no completion word is left for another stream: the context was made for {}; drop some, or make it for more",
 }
 
+impl ErrorCode {
+    /// Whether it says that there is no device here, or no driver that does, rather than that something is wrong with one: where a
+    /// program falls back to something else, or skips.
+    ///
+    /// ```
+    /// use wakeline_core::ErrorCode;
+    /// assert!(ErrorCode::LibraryMissing.is_no_device() && !ErrorCode::Backend.is_no_device());
+    /// ```
+    pub const fn is_no_device(self) -> bool {
+        matches!(
+            self,
+            Self::LibraryMissing
+                | Self::SymbolMissing
+                | Self::LibraryStub
+                | Self::DriverTooOld
+                | Self::NoDevice
+        )
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#06x} {}", *self as u16, self.name())

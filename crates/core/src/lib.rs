@@ -37,6 +37,7 @@
 
 extern crate alloc;
 
+mod adapt;
 mod cancel;
 mod clock;
 mod declared;
@@ -69,13 +70,13 @@ pub use inline::{Inline, run_inline};
 pub use kind::{ExecutorKind, HostCaps, resolve};
 pub use line::{CompletionLine, HostLine, LineRef, MemoryDescriptor, Slot, WORDS};
 pub use plan::{
-    Authority, BACKSTOP_US_MAX, BANDS_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, ROWS_MAX, SLEEP_US_MAX,
-    WINDOW_MAX, WaitBands, WaitPlan,
+    Adapt, Authority, BACKSTOP_US_MAX, BANDS_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict,
+    ROWS_MAX, SLEEP_US_MAX, WINDOW_MAX, WaitBands, WaitPlan,
 };
 pub use port::{Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Timer, Turn, Wake, Watch};
 pub use seq::Seq;
 pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting, within};
-pub use table::{POINTS_MAX, PointTable};
+pub use table::{Forecast, POINTS_MAX, PointTable};
 pub use time::{Instant, Nanos};
 pub use wait::{
     Action, CANCEL_NS_MAX, CONFIRM_NS_MAX, CONFIRM_QUERIES_MAX, End, LOST_QUERIES, Observation, Outcome,

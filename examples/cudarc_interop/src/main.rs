@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cudarc_interop::Occupy;
+use wakeline::WaitPlan;
 use wakeline::cuda::{CuStream, Cuda, CudaContext, FromCudarc as _};
-use wakeline::{ErrorCode, WaitPlan};
 use wakeline_std::{Point, Watcher};
 use wakeline_tokio::TokioWatcher;
 
@@ -25,20 +25,11 @@ const NANOS: u64 = 5_000_000;
 /// How many numbers go to the device and back.
 const NUMBERS: u32 = 1 << 16;
 
-/// What says that there is no GPU, rather than that something is wrong with it.
-const NO_GPU: [ErrorCode; 5] = [
-    ErrorCode::LibraryMissing,
-    ErrorCode::SymbolMissing,
-    ErrorCode::LibraryStub,
-    ErrorCode::DriverTooOld,
-    ErrorCode::NoDevice,
-];
-
 fn main() -> ExitCode {
     // First, since it says why there is no driver where cudarc would panic.
     let cuda = match Cuda::load() {
         Ok(cuda) => cuda,
-        Err(error) if NO_GPU.contains(&error.code()) => {
+        Err(error) if error.code().is_no_device() => {
             eprintln!("cudarc_interop: no CUDA device: {error}");
             return ExitCode::from(3);
         }

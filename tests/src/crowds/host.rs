@@ -139,7 +139,7 @@ impl<H: Clock + Timer + Watch<HookPort>> Waits for Driven<'_, H> {
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
     ) -> Result<Report, Error> {
-        let wait = Wait::new(&drawn.plan).predicted(point.predict(&drawn.plan)).deadline(deadline);
+        let wait = Wait::new(&drawn.plan).expecting(point.forecast(&drawn.plan)).deadline(deadline);
         let result = drive(wait, &mut port, self.0, cancel).await;
         point.observe(&result);
         result

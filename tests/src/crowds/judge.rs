@@ -35,7 +35,10 @@ pub(super) fn done(drawn: &Drawn, report: &Report, end: &End) -> Result<Nanos, S
         Mode::Flag { backstop, .. } => backstop + backstop + backstop,
         Mode::Block | Mode::Poll => Nanos::ZERO,
     };
-    let longest = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.max_sleep());
+    let longest = match (report.plan.predict(), report.plan.adapt()) {
+        (Some(predict), _) => predict.max_sleep(),
+        (None, adapt) => adapt.map_or(Nanos::ZERO, |adapt| adapt.max_sleep()),
+    };
     let late = Nanos::from_micros(drawn.late.unwrap_or(0));
     end.within(known.max(end.start) + slack + longest + late, "a good end")
 }

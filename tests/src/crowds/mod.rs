@@ -46,7 +46,7 @@ pub const LATE_MAX: Nanos = Nanos::from_millis(500);
 /// How long after the end of a run's time something hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
-const PLANS: [&str; 8] = [
+const PLANS: [&str; 9] = [
     "block",
     "poll",
     "poll+predict:margin_us=30,min_sleep_us=50,max_sleep_us=5000,window=4",
@@ -55,6 +55,7 @@ const PLANS: [&str; 8] = [
     "flag:park_us=50,backstop_us=500+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8",
     "flag:park_us=50,backstop_us=500+trust",
     "flag:park_us=50,backstop_us=500+predict:margin_us=20,min_sleep_us=30,max_sleep_us=2000,window=1+trust",
+    "flag:park_us=50,backstop_us=500+adapt:late_pct=2,guard_us=5,min_sleep_us=20,max_sleep_us=5000,window=16",
 ];
 
 /// What a run is to do.

@@ -73,7 +73,7 @@ fn dropping_ports_and_streams_under_work_returns_at_once(rig: &Rig) {
     let (armed, bare) = (stream.armed_port().unwrap(), stream.port().unwrap());
     let start = Wall::now();
     drop((armed, bare, stream));
-    assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(rig.context().slots().settling, 1);
     let start = Wall::now();
     while rig.context().slots().settling > 0 {

@@ -143,7 +143,7 @@ fn a_deadline_ends_every_plan_and_the_work_goes_on(rig: &Rig) {
         let start = Wall::now();
         let error = wait_for(Wait::new(&plan(text)).deadline(Some(deadline)), &mut port).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Timeout, "{text}: {error}");
-        assert!(start.elapsed() < Duration::from_millis(1_000), "{text}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(1), "{text}: {:?}", start.elapsed());
         wait(text, &mut port).unwrap();
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant as Wall;
 use wakeline_core::{Clock, CompletionPort, ErrorCode, Nanos, Residual, Wait};
 use wakeline_cuda::kernels::TimedSteps;
 use wakeline_cuda::{CuStream, Graph, TimedStream};
+use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
@@ -16,7 +17,9 @@ driver_tests![
         a_watcher_learns_the_exact_residual,
         a_point_whose_stamp_was_taken_by_later_ones_does_not_guess,
         nothing_is_launched_in_a_capture_or_on_another_threads_stream,
-        steps_are_as_long_as_they_are_told_and_say_when_they_ended;
+        steps_are_as_long_as_they_are_told_and_say_when_they_ended,
+        words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under;
+    FakeLeaving: words_of_kernels_behind_which_nothing_can_be_stored_are_set_aside;
 ];
 
 /// What a busy machine may add between a launch and its kernel, or the end and the look at it.
@@ -102,6 +105,50 @@ fn nothing_is_launched_in_a_capture_or_on_another_threads_stream(rig: &Rig) {
     assert_eq!(launches(), before);
     let mut port = timed.port().unwrap();
     wait_for(Wait::new(&plan("poll")), &mut port).unwrap();
+}
+
+/// Drops a timed stream and steps under work that takes so long.
+fn drop_under_work(rig: &Rig, length: Nanos) {
+    let stream = rig.stream();
+    let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
+    let steps = TimedSteps::new(&stream, StdClock::new()).unwrap();
+    rig.kernels().occupy(&stream, length).unwrap();
+    drop(timed.port().unwrap());
+    steps.launch(Nanos::ZERO, true).unwrap();
+    drop((timed, steps));
+}
+
+/// They were set aside for good, and their context with them.
+fn words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under(rig: &Rig) {
+    let before = rig.context().slots();
+    drop_under_work(rig, ms(700));
+    let slots = rig.context().slots();
+    // The stamp, the length and the end, and the words of the stamps that compared the clocks.
+    assert!(slots.lost == before.lost && slots.settling >= 3, "{slots:?}");
+    let start = Wall::now();
+    while rig.context().slots().settling > 0 {
+        assert!(start.elapsed() < std::time::Duration::from_secs(20));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(rig.context().slots().lost, before.lost);
+    // They are good for others: for streams, and for stamps again.
+    let streams: Vec<_> = (0..slots.settling).map(|_| rig.stream()).collect();
+    for stream in &streams {
+        let timed = TimedStream::new(stream, StdClock::new()).unwrap();
+        let mut port = timed.port().unwrap();
+        wait_for(Wait::new(&plan("flag:park_us=50,backstop_us=1000000")), &mut port).unwrap();
+        assert!(port.ended().is_some());
+    }
+}
+
+fn words_of_kernels_behind_which_nothing_can_be_stored_are_set_aside(rig: &Rig) {
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(999))));
+    drop_under_work(rig, ms(200));
+    let slots = rig.context().slots();
+    assert!(slots.lost >= 3 && slots.settling == 0, "{slots:?}");
+    let counts = rig.cuda().census().counts();
+    assert_eq!(counts.drop_failures, counts.slots_leaked);
+    assert_eq!(counts.slots_leaked, u64::try_from(slots.lost).unwrap());
 }
 
 fn steps_are_as_long_as_they_are_told_and_say_when_they_ended(rig: &Rig) {

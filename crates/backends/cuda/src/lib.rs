@@ -57,6 +57,7 @@ mod readback;
 mod sys;
 mod timed;
 mod wait;
+mod words;
 
 pub use calls::{Calls, Schedule, synchronize};
 pub use caps::Caps;

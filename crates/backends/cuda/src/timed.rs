@@ -7,7 +7,7 @@
 //! kernel was launched, and before its word was seen. The bounds of all points are kept, and widen at the rate at which clocks may drift.
 
 use core::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use wakeline_core::{
@@ -17,7 +17,8 @@ use wakeline_core::{
 use crate::clock::ClockOffset;
 use crate::kernels;
 use crate::module::{Function, Module};
-use crate::wait::{CuStream, CudaKernelWord, CudaLine, CudaPort};
+use crate::wait::{CuStream, CudaLine, CudaPort};
+use crate::words::StreamWords;
 
 /// How many points of a timed stream may be outstanding and still know when they ended.
 pub const STAMPS: usize = 16;
@@ -56,22 +57,14 @@ impl<C> Clone for TimedStream<C> {
 }
 
 struct Inner<C> {
-    stream: CuStream,
-    stamp: Function,
-    cells: [Cell; STAMPS],
+    /// Where stamps are stored.
+    cells: StreamWords<STAMPS>,
+    /// Counts the points that have used each cell.
+    uses: [AtomicU64; STAMPS],
     next: Mutex<usize>,
-    /// A stamp was launched that is perhaps not of this stream: a capture began meanwhile.
-    stray: AtomicBool,
+    stamp: Function,
     clock: C,
     apart: Mutex<ClockOffset>,
-}
-
-/// Where a stamp is stored.
-struct Cell {
-    /// `None` once it was given back.
-    word: Option<CudaKernelWord>,
-    /// Counts the points that have used it.
-    uses: AtomicU64,
 }
 
 impl<C: Clock> TimedStream<C> {
@@ -84,24 +77,10 @@ impl<C: Clock> TimedStream<C> {
     pub fn new(stream: &CuStream, clock: C) -> Result<Self, Error> {
         let context = stream.context();
         let stamp = Module::for_good(&context, kernels::PTX)?.function(kernels::STAMP)?;
-        let mut cells = Vec::with_capacity(STAMPS);
-        for _ in 0..STAMPS {
-            cells.push(Cell { word: Some(context.kernel_word()?), uses: AtomicU64::new(0) });
-        }
-        let cells =
-            core::array::from_fn(|_| cells.pop().unwrap_or(Cell { word: None, uses: AtomicU64::new(0) }));
-        let apart = Mutex::new(ClockOffset::UNKNOWN);
-        let stream = stream.clone();
-        let inner = Arc::new(Inner {
-            stream,
-            stamp,
-            cells,
-            next: Mutex::new(0),
-            stray: AtomicBool::new(false),
-            clock,
-            apart,
-        });
-        let timed = Self { inner };
+        let cells = StreamWords::new(stream)?;
+        let uses = [const { AtomicU64::new(0) }; STAMPS];
+        let (next, apart) = (Mutex::new(0), Mutex::new(ClockOffset::UNKNOWN));
+        let timed = Self { inner: Arc::new(Inner { cells, uses, next, stamp, clock, apart }) };
         for _ in 0..WARM_UPS {
             let mut port = timed.port()?;
             let mut looks = 0;
@@ -121,7 +100,8 @@ impl<C: Clock> TimedStream<C> {
     pub fn port(&self) -> Result<TimedPort<C>, Error> {
         let inner = &self.inner;
         // Before anything is enqueued: a stamp in a capture, or on another thread's stream, would be nobody's.
-        inner.stream.ready()?;
+        let stream = self.stream();
+        stream.ready()?;
         // Of several threads each has its own cell; they may launch in another order.
         let cell = {
             let mut next = inner.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,22 +109,22 @@ impl<C: Clock> TimedStream<C> {
             *next = (cell + 1) % STAMPS;
             cell
         };
-        let use_number = inner.cells[cell].uses.fetch_add(1, Ordering::AcqRel) + 1;
+        let use_number = inner.uses[cell].fetch_add(1, Ordering::AcqRel) + 1;
         let before = inner.stamp_in(cell);
         let launched = inner.clock.now();
-        if let Some(word) = &inner.cells[cell].word {
-            let address = word.address();
+        if let Some(words) = inner.cells.all() {
+            let address = words[cell].address();
             // SAFETY: the stream is alive and of the function's context; the kernel takes one address and stores eight bytes there, in a word
-            // that is given back only when the stream has nothing left.
-            unsafe { inner.stamp.launch(inner.stream.raw(), 1, 1, 0, [&address]) }?;
+            // that is given back behind it.
+            unsafe { inner.stamp.launch(stream.raw(), 1, 1, 0, [&address]) }?;
         }
-        let port = inner.stream.port().inspect_err(|_| inner.stray.store(true, Ordering::Release))?;
+        let port = inner.cells.doubt(stream.port())?;
         Ok(TimedPort { port, timed: self.clone(), cell, use_number, before, launched })
     }
 
     /// The stream that it is.
     pub fn stream(&self) -> &CuStream {
-        &self.inner.stream
+        self.inner.cells.stream()
     }
 
     /// To within how much the ends of its points are known by now, either way.
@@ -156,26 +136,13 @@ impl<C: Clock> TimedStream<C> {
 
 impl<C> Inner<C> {
     fn stamp_in(&self, cell: usize) -> Seq {
-        self.cells[cell].word.as_ref().map_or(Seq::ZERO, CudaKernelWord::reads)
-    }
-}
-
-impl<C> Drop for Inner<C> {
-    fn drop(&mut self) {
-        // Where the stream has work left, stamps may be among it: their words are set aside.
-        let idle =
-            self.stream.port().and_then(|mut port| port.query()).is_ok_and(|status| status == Status::Done);
-        let known = idle && !*self.stray.get_mut();
-        for word in self.cells.iter_mut().filter_map(|cell| cell.word.take()).filter(|_| known) {
-            // SAFETY: all stamps were launched on this stream, which has nothing left to run.
-            unsafe { word.retire() };
-        }
+        self.cells.all().map_or(Seq::ZERO, |words| words[cell].reads())
     }
 }
 
 impl<C> fmt::Debug for TimedStream<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimedStream").field("stream", &self.inner.stream).finish_non_exhaustive()
+        f.debug_struct("TimedStream").field("stream", self.inner.cells.stream()).finish_non_exhaustive()
     }
 }
 
@@ -223,7 +190,7 @@ impl<C: Clock> CompletionPort for TimedPort<C> {
     fn ended(&self) -> Option<Instant> {
         let inner = &self.timed.inner;
         let stamp = inner.stamp_in(self.cell);
-        if stamp == self.before || inner.cells[self.cell].uses.load(Ordering::Acquire) != self.use_number {
+        if stamp == self.before || inner.uses[self.cell].load(Ordering::Acquire) != self.use_number {
             return None;
         }
         let mut apart = inner.apart.lock().unwrap_or_else(PoisonError::into_inner);

@@ -55,7 +55,7 @@ fn single_calls_tell_what_the_driver_knows() {
         let calls = Calls::new(&context, &stream).unwrap();
         assert!(calls.current().unwrap() && !calls.capturing().unwrap());
         calls.exchange_capture_mode().unwrap();
-        Kernels::load(&context).unwrap().occupy(&stream, Nanos::from_millis(20)).unwrap();
+        Kernels::load(&context).unwrap().occupy(&stream, Nanos::from_millis(200)).unwrap();
         calls.record().unwrap();
         assert_eq!(calls.query_stream(), Ok(Status::Pending));
         assert_eq!(calls.query_event(), Ok(Status::Pending));
@@ -88,7 +88,7 @@ fn a_port_tells_who_said_done() {
         let mut alone = stream.port().unwrap();
         until("the stream's answer", || alone.query().unwrap() == Status::Done);
         assert_eq!(alone.answer(), Some(Answer::Stream));
-        kernels.occupy(&stream, Nanos::from_millis(2)).unwrap();
+        kernels.occupy(&stream, Nanos::from_millis(100)).unwrap();
         let mut before = stream.port().unwrap();
         assert_eq!((before.query().unwrap(), before.answer()), (Status::Pending, None));
         kernels.occupy(&stream, Nanos::from_millis(100)).unwrap();

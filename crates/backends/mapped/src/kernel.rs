@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::driver::LineDriver;
 use crate::inner::Inner;
 use crate::line::MappedLine;
+use crate::path::CompletionPath;
 use crate::pool::{Armed, Place};
 use crate::port::Port;
 use crate::stream::Stream;
@@ -25,13 +26,19 @@ use crate::stream::Stream;
 /// authority, and the driver is asked every backstop whether the kernel has failed.
 ///
 /// Nobody can know whether a kernel still stores into it. So a value whose address was asked for and that is dropped sets its word aside
-/// for good, counted in [`SlotUse::lost`](crate::SlotUse); [`retire`](Self::retire) gives it back.
+/// for good, counted in [`SlotUse::lost`](crate::SlotUse); [`retire`](Self::retire) and [`retire_behind`](Self::retire_behind) give it back.
 pub struct KernelWord<D: LineDriver> {
     context: Arc<Inner<D>>,
     place: Place,
     /// Whether anybody has the address, thus a kernel may.
     given: AtomicBool,
+    /// What was stored behind the last kernel that has it.
+    last: Option<Seq>,
 }
+
+/// How far beyond what a word reads the number lies that gives it back: a quarter of all numbers, so that those within as much of what it
+/// reads are before it, as numbers wrap.
+const BEYOND: u64 = 1 << 62;
 
 impl<D: LineDriver> fmt::Debug for KernelWord<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +54,7 @@ impl<D: LineDriver> KernelWord<D> {
         context.open()?;
         let _bound = context.bind()?;
         let place = context.take_place()?;
-        Ok(Self { context: Arc::clone(context), place, given: AtomicBool::new(false) })
+        Ok(Self { context: Arc::clone(context), place, given: AtomicBool::new(false), last: None })
     }
 
     /// Where the device sees the word: eight bytes, aligned.
@@ -109,6 +116,38 @@ impl<D: LineDriver> KernelWord<D> {
         *self.given.get_mut() = false;
     }
 
+    /// Gives the word back for others to use as soon as all work that is on `stream` by now has ended: the stream stores a last number into
+    /// it behind that work. One driver call, which does not wait for the device.
+    ///
+    /// Where the stream cannot store it, the word is set aside for good, as in a drop. Waits for the word end by that number.
+    ///
+    /// # Safety
+    ///
+    /// All kernels that store into it are on `stream` by now, in no graph, and the numbers that they store are within 2^62, either way, of what
+    /// it [`reads`](Self::reads) now.
+    pub unsafe fn retire_behind(mut self, stream: &Stream<D>) {
+        // What nobody has the address of goes back as it is.
+        if !*self.given.get_mut() {
+            return;
+        }
+        let context = &self.context;
+        if self.belongs_with(stream).is_err() || context.completion() != CompletionPath::Word {
+            return;
+        }
+        let last = Seq::new(self.reads().get().wrapping_add(BEYOND));
+        let Ok(()) = stream.ready() else { return };
+        let stored = context.try_bind().and_then(|_bound| {
+            // SAFETY: the context is bound, the stream alive, the address that of a word of a page which is kept until this has landed.
+            unsafe { context.driver.store(stream.raw(), self.place.device(), last.get()) }
+        });
+        match stored {
+            // A capture may have begun between the look and the call.
+            Ok(()) if stream.ready().is_ok() => self.last = Some(last),
+            Ok(()) => {}
+            Err(error) => context.failed_in_drop(&error),
+        }
+    }
+
     /// The context that it belongs to.
     pub fn context(&self) -> Context<D> {
         Context::of(Arc::clone(&self.context))
@@ -117,7 +156,9 @@ impl<D: LineDriver> KernelWord<D> {
 
 impl<D: LineDriver> Drop for KernelWord<D> {
     fn drop(&mut self) {
-        let armed = if *self.given.get_mut() {
+        let armed = if let Some(last) = self.last {
+            Armed::Upto(last)
+        } else if *self.given.get_mut() {
             Armed::Unknown
         } else if self.context.forked() {
             // No process but the one that made it has the page, and none needs the word.

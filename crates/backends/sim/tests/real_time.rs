@@ -97,7 +97,7 @@ fn words_are_stored_by_the_driving_thread_while_this_one_makes_no_call() -> Resu
 fn a_status_is_right_without_anybody_driving() -> Result<(), Error> {
     let device = device(&SimConfig::default())?;
     let stream = device.stream()?;
-    stream.launch(Nanos::from_millis(5))?;
+    stream.launch(Nanos::from_millis(300))?;
     let mut point = stream.point();
     assert_eq!(point.query()?, Status::Pending);
     let start = device.time().now();

@@ -6,15 +6,19 @@
 //!
 //! ```text
 //! bands   = plan *( ";rows>=" number ":" plan )
-//! plan    = "block" / "poll" [ predict ] / flag [ predict ] [ "+trust" ]
+//! plan    = "block" / "poll" [ ahead ] / flag [ ahead ] [ "+trust" ]
 //! flag    = "flag:park_us=" number ",backstop_us=" number
+//! ahead   = predict / adapt
 //! predict = "+predict:margin_us=" number ",min_sleep_us=" number ",max_sleep_us=" number ",window=" number
+//! adapt   = "+adapt:late_pct=" number ",guard_us=" number ",min_sleep_us=" number ",max_sleep_us=" number
+//!           ",window=" number
 //! number  = 1*DIGIT
 //! ```
 //!
 //! The fields of a part may come in any order, each exactly once; nothing is defaulted. White space, signs and
 //! upper case are faults.
 
+mod adapt;
 mod bands;
 mod parse;
 #[cfg(test)]
@@ -28,6 +32,7 @@ use core::str::FromStr;
 use crate::error::Error;
 use crate::time::Nanos;
 
+pub use adapt::{Adapt, LATE_PCT_MAX};
 pub use bands::{BANDS_MAX, ROWS_MAX, WaitBands};
 
 /// The longest park, in microseconds. The shortest is 1.
@@ -52,6 +57,7 @@ pub const WINDOW_MAX: u16 = 256;
 /// | `flag:park_us=..,backstop_us=..` | parks on the completion word | a store a point, little CPU | driver |
 /// | `flag:..+trust` | the same | one driver call less a point | word |
 /// | `poll+predict:..`, `flag:..+predict:..` | sleeps first, until shortly before the predicted end | as without, for the rest only | as without |
+/// | `poll+adapt:..`, `flag:..+adapt:..` | sleeps through the stretches where its point hardly ever ends | as without, where it may end | as without |
 ///
 /// ```
 /// use wakeline_core::{Authority, Mode, Nanos, WaitPlan};
@@ -69,8 +75,29 @@ pub const WINDOW_MAX: u16 = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitPlan {
     stored: Stored,
-    predict: Option<Predict>,
+    ahead: Ahead,
     trust: bool,
+}
+
+/// How it sleeps ahead of the end. Each field by itself, so that what tells the kinds apart finds room among them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Ahead {
+    Nothing,
+    Predict { margin_us: u32, min_sleep_us: u32, max_sleep_us: u32, window: NonZeroU16 },
+    Adapt { late_pct: u8, guard_us: u32, min_sleep_us: u32, max_sleep_us: u32, window: NonZeroU16 },
+}
+
+impl From<Predict> for Ahead {
+    fn from(Predict { margin_us, min_sleep_us, max_sleep_us, window }: Predict) -> Self {
+        Self::Predict { margin_us, min_sleep_us, max_sleep_us, window }
+    }
+}
+
+impl From<Adapt> for Ahead {
+    fn from(Adapt { late_pct, fields }: Adapt) -> Self {
+        let Predict { margin_us, min_sleep_us, max_sleep_us, window } = fields;
+        Self::Adapt { late_pct, guard_us: margin_us, min_sleep_us, max_sleep_us, window }
+    }
 }
 
 /// A [`Mode`] in whole microseconds: a plan goes into every report, so it is kept small.
@@ -104,13 +131,22 @@ impl WaitPlan {
         format!("flag:park_us={park_us},backstop_us={backstop_us}").parse()
     }
 
-    /// The same plan with `+predict:..`: sleep first. Takes the place of a prediction already there.
+    /// The same plan with `+predict:..`: sleep first. Takes the place of a prediction or an adaptation already there.
     ///
     /// # Errors
     ///
     /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which has no moment to wake before.
     pub fn with_predict(self, predict: Predict) -> Result<Self, Error> {
-        Self { predict: Some(predict), ..self }.checked()
+        Self { ahead: predict.into(), ..self }.checked()
+    }
+
+    /// The same plan with `+adapt:..`: sleep where the point hardly ever ends. Takes the place of a prediction or an adaptation already there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidPlan`](crate::ErrorCode::InvalidPlan) for `block`, which watches nothing between its sleeps.
+    pub fn with_adapt(self, adapt: Adapt) -> Result<Self, Error> {
+        Self { ahead: adapt.into(), ..self }.checked()
     }
 
     /// The same plan with `+trust`: the completion word ends the wait, the driver is asked for faults only.
@@ -137,8 +173,26 @@ impl WaitPlan {
     }
 
     /// How it sleeps first, where it does.
+    #[inline]
     pub const fn predict(&self) -> Option<Predict> {
-        self.predict
+        match self.ahead {
+            Ahead::Predict { margin_us, min_sleep_us, max_sleep_us, window } => {
+                Some(Predict { margin_us, min_sleep_us, max_sleep_us, window })
+            }
+            Ahead::Nothing | Ahead::Adapt { .. } => None,
+        }
+    }
+
+    /// How it sleeps by what is known of its point, where it does.
+    #[inline]
+    pub const fn adapt(&self) -> Option<Adapt> {
+        match self.ahead {
+            Ahead::Adapt { late_pct, guard_us, min_sleep_us, max_sleep_us, window } => {
+                let fields = Predict { margin_us: guard_us, min_sleep_us, max_sleep_us, window };
+                Some(Adapt { late_pct, fields })
+            }
+            Ahead::Nothing | Ahead::Predict { .. } => None,
+        }
     }
 
     /// Whose word ends the wait: [`Authority::Word`] with `+trust`, else [`Authority::Driver`].
@@ -147,7 +201,7 @@ impl WaitPlan {
     }
 
     const fn plain(stored: Stored) -> Self {
-        Self { stored, predict: None, trust: false }
+        Self { stored, ahead: Ahead::Nothing, trust: false }
     }
 
     /// A plan is one that can be written.
@@ -184,8 +238,11 @@ impl fmt::Display for WaitPlan {
                 write!(f, "flag:park_us={park_us},backstop_us={backstop_us}")?;
             }
         }
-        if let Some(predict) = self.predict {
+        if let Some(predict) = self.predict() {
             write!(f, "+{predict}")?;
+        }
+        if let Some(adapt) = self.adapt() {
+            write!(f, "+{adapt}")?;
         }
         f.write_str(if self.trust { "+trust" } else { "" })
     }

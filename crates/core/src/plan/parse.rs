@@ -8,15 +8,16 @@ use core::fmt;
 use core::num::NonZeroU16;
 
 use super::{
-    BACKSTOP_US_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, SLEEP_US_MAX, Stored, WINDOW_MAX, WaitPlan,
+    Adapt, Ahead, BACKSTOP_US_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict, SLEEP_US_MAX,
+    Stored, WINDOW_MAX, WaitPlan,
 };
 use crate::error::{Error, ErrorCode};
 use crate::lex::{Fault, NumberFault, Shown, did_you_mean, number};
 
 const MODES: [&str; 3] = ["block", "poll", "flag"];
 const MODES_HELP: &str = "A plan is `block`, `poll` or `flag:park_us=50,backstop_us=1000`";
-const SUFFIXES: [&str; 2] = ["predict", "trust"];
-const SUFFIXES_HELP: &str = "A suffix is `+predict:..` or `+trust`";
+const SUFFIXES: [&str; 3] = ["predict", "adapt", "trust"];
+const SUFFIXES_HELP: &str = "A suffix is `+predict:..`, `+adapt:..` or `+trust`";
 
 /// A part of a plan that has fields.
 struct Part<const N: usize> {
@@ -36,6 +37,18 @@ const PREDICT: Part<4> = Part {
     example: "+predict:margin_us=50,min_sleep_us=100,max_sleep_us=20000,window=16",
     names: ["margin_us", "min_sleep_us", "max_sleep_us", "window"],
     ranges: [(0, MARGIN_US_MAX), (1, SLEEP_US_MAX), (1, SLEEP_US_MAX), (1, WINDOW_MAX as u64)],
+};
+
+const ADAPT: Part<5> = Part {
+    example: "+adapt:late_pct=1,guard_us=5,min_sleep_us=20,max_sleep_us=20000,window=64",
+    names: ["late_pct", "guard_us", "min_sleep_us", "max_sleep_us", "window"],
+    ranges: [
+        (1, LATE_PCT_MAX as u64),
+        (0, MARGIN_US_MAX),
+        (1, SLEEP_US_MAX),
+        (1, SLEEP_US_MAX),
+        (1, WINDOW_MAX as u64),
+    ],
 };
 
 impl<const N: usize> Part<N> {
@@ -151,7 +164,7 @@ fn left_over(cursor: &Cursor<'_>) -> Fault {
     Fault::new(cursor.at(), message)
 }
 
-/// `plan = "block" / "poll" [ predict ] / flag [ predict ] [ "+trust" ]`
+/// `plan = "block" / "poll" [ ahead ] / flag [ ahead ] [ "+trust" ]`
 pub(super) fn plan(cursor: &mut Cursor<'_>) -> Result<WaitPlan, Fault> {
     let (at, name) = cursor.name();
     let mut plan = match name {
@@ -178,10 +191,22 @@ fn suffix(cursor: &mut Cursor<'_>, at: usize, plan: &mut WaitPlan) -> Result<(),
         ("predict", Mode::Block) => {
             refuse("`block` takes no `+predict`: it sleeps in the driver; use `poll` or `flag` with it")
         }
-        ("predict", _) if plan.predict.is_some() => refuse("`+predict` stands here twice: write it once"),
+        ("adapt", Mode::Block) => {
+            refuse("`block` takes no `+adapt`: it sleeps in the driver; use `poll` or `flag` with it")
+        }
+        ("predict", _) if plan.predict().is_some() => refuse("`+predict` stands here twice: write it once"),
+        ("adapt", _) if plan.adapt().is_some() => refuse("`+adapt` stands here twice: write it once"),
+        ("predict" | "adapt", _) if plan.ahead != Ahead::Nothing => {
+            refuse("`+predict` and `+adapt` are two ways to do the same: write one of them")
+        }
         ("predict", _) if plan.trust => refuse("`+predict` goes before `+trust`: swap them"),
+        ("adapt", _) if plan.trust => refuse("`+adapt` goes before `+trust`: swap them"),
         ("predict", _) => {
-            plan.predict = Some(predict(cursor)?);
+            plan.ahead = predict(cursor)?.into();
+            Ok(())
+        }
+        ("adapt", _) => {
+            plan.ahead = adapt(cursor)?.into();
             Ok(())
         }
         ("trust", Mode::Block | Mode::Poll) => {
@@ -221,7 +246,20 @@ fn flag(cursor: &mut Cursor<'_>) -> Result<WaitPlan, Fault> {
 }
 
 fn predict(cursor: &mut Cursor<'_>) -> Result<Predict, Fault> {
-    let [margin, min_sleep, max_sleep, window] = fields(cursor, &PREDICT)?;
+    sleeps(fields(cursor, &PREDICT)?)
+}
+
+fn adapt(cursor: &mut Cursor<'_>) -> Result<Adapt, Fault> {
+    let [late_pct, guard, min_sleep, max_sleep, window] = fields(cursor, &ADAPT)?;
+    Ok(Adapt {
+        // In range as the part says, so it is not cut.
+        late_pct: u8::try_from(late_pct.number).unwrap_or(LATE_PCT_MAX),
+        fields: sleeps([guard, min_sleep, max_sleep, window])?,
+    })
+}
+
+/// What both have.
+fn sleeps([margin, min_sleep, max_sleep, window]: [Value; 4]) -> Result<Predict, Fault> {
     if min_sleep.number > max_sleep.number {
         let (high, max) = (min_sleep.number, max_sleep.number);
         let message = format!(
@@ -242,6 +280,12 @@ fn predict(cursor: &mut Cursor<'_>) -> Result<Predict, Fault> {
 pub(super) fn lone_predict(cursor: &mut Cursor<'_>) -> Result<Predict, Fault> {
     cursor.name();
     predict(cursor)
+}
+
+/// An adaptation as its constructor writes it.
+pub(super) fn lone_adapt(cursor: &mut Cursor<'_>) -> Result<Adapt, Fault> {
+    cursor.name();
+    adapt(cursor)
 }
 
 /// `":" name "=" number *( "," name "=" number )`: each field of the part once, in any order.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 const FLAG: &str = "flag:park_us=50,backstop_us=1000";
 const PREDICT: &str = "+predict:margin_us=50,min_sleep_us=100,max_sleep_us=20000,window=16";
+const ADAPT: &str = "+adapt:late_pct=1,guard_us=5,min_sleep_us=20,max_sleep_us=20000,window=64";
 
 /// Bad text, the column of its fault, and pieces that the message must have.
 const BAD_PLANS: &[(&str, usize, &[&str])] = &[
@@ -26,7 +27,7 @@ const BAD_PLANS: &[(&str, usize, &[&str])] = &[
     ("poll,block", 5, &["`,` is not expected here"]),
     ("poll=1", 5, &["`=` is not expected here"]),
     ("poll;rows>=32:block", 5, &["`WaitBands`"]),
-    ("poll+", 6, &["a suffix is missing", "`+predict:..` or `+trust`"]),
+    ("poll+", 6, &["a suffix is missing", "`+predict:..`, `+adapt:..` or `+trust`"]),
     ("poll+predikt:window=1", 6, &["unknown suffix `predikt`", "did you mean `predict`?"]),
     ("poll+trust", 5, &["only `flag` takes `+trust`"]),
     ("block+trust", 6, &["only `flag` takes `+trust`"]),
@@ -85,6 +86,38 @@ const BAD_PLANS: &[(&str, usize, &[&str])] = &[
         &["`min_sleep_us=300` is above `max_sleep_us=200`", "at most 200"],
     ),
     ("poll+predict:margin_us=0,min_sleep_us=300,max_sleep_us=400", 59, &["`window` is missing"]),
+    ("block+adapt:window=1", 6, &["`block` takes no `+adapt`", "use `poll` or `flag`"]),
+    ("poll+adapt", 11, &["`+adapt` lacks its fields", "written `+adapt:late_pct=1,guard_us=5"]),
+    ("poll+adopt:window=1", 6, &["unknown suffix `adopt`", "did you mean `adapt`?"]),
+    ("poll+adapt:late=1", 12, &["unknown field `late`: did you mean `late_pct`?"]),
+    ("poll+adapt:margin_us=1", 12, &["unknown field `margin_us`", "`+adapt` is written"]),
+    ("poll+adapt:late_pct=0", 21, &["`late_pct=0` is out of range: from 1 to 50"]),
+    ("poll+adapt:late_pct=51", 21, &["`late_pct=51` is out of range: from 1 to 50"]),
+    ("poll+adapt:late_pct=0.5", 22, &["`late_pct=0.5` is not a whole number"]),
+    ("poll+adapt:guard_us=1000001", 21, &["out of range: from 0 to 1000000"]),
+    ("poll+adapt:window=257", 19, &["`window=257` is out of range: from 1 to 256"]),
+    (
+        "poll+adapt:late_pct=1,guard_us=0,min_sleep_us=300,max_sleep_us=200,window=1",
+        47,
+        &["`min_sleep_us=300` is above `max_sleep_us=200`", "at most 200"],
+    ),
+    ("poll+adapt:late_pct=1,guard_us=0,min_sleep_us=3,max_sleep_us=4", 63, &["`window` is missing"]),
+    (
+        "poll+adapt:late_pct=1,guard_us=0,min_sleep_us=3,max_sleep_us=4,window=1+adapt",
+        72,
+        &["`+adapt` stands here twice"],
+    ),
+    (
+        "poll+adapt:late_pct=1,guard_us=0,min_sleep_us=3,max_sleep_us=4,window=1+predict",
+        72,
+        &["`+predict` and `+adapt` are two ways to do the same"],
+    ),
+    (
+        "poll+predict:margin_us=0,min_sleep_us=3,max_sleep_us=4,window=1+adapt",
+        64,
+        &["`+predict` and `+adapt` are two ways to do the same"],
+    ),
+    ("flag:park_us=50,backstop_us=1000+trust+adapt", 39, &["`+adapt` goes before `+trust`"]),
 ];
 
 /// The same of bands; columns are of the whole text.
@@ -180,6 +213,19 @@ fn fields_come_in_any_order_and_print_in_one() {
 }
 
 #[test]
+fn the_last_way_to_sleep_counts() {
+    let predict = Predict::new(50, 100, 20_000, 16).unwrap();
+    let adapt = Adapt::new(1, 5, 20, 20_000, 64).unwrap();
+    let plan = WaitPlan::poll().with_predict(predict).unwrap().with_adapt(adapt).unwrap();
+    assert_eq!((plan.predict(), plan.adapt(), plan.to_string()), (None, Some(adapt), format!("poll{ADAPT}")));
+    let plan = plan.with_predict(predict).unwrap();
+    assert_eq!(
+        (plan.predict(), plan.adapt(), plan.to_string()),
+        (Some(predict), None, format!("poll{PREDICT}"))
+    );
+}
+
+#[test]
 fn limits_are_inside() {
     for plan in [
         WaitPlan::flag(1, 1).unwrap(),
@@ -202,11 +248,13 @@ fn limits_are_inside() {
 #[test]
 fn constructors_fail_as_their_text_does() {
     let predict = Predict::new(50, 100, 20_000, 16).unwrap();
+    let adapt = Adapt::new(1, 5, 20, 20_000, 64).unwrap();
     for (result, text, column) in [
         (WaitPlan::flag(0, 10), "flag:park_us=0,backstop_us=10", "14"),
         (WaitPlan::flag(20, 10), "flag:park_us=20,backstop_us=10", "29"),
         (WaitPlan::flag(1, u64::MAX), "flag:park_us=1,backstop_us=18446744073709551615", "28"),
         (WaitPlan::block().with_predict(predict), &format!("block{PREDICT}"), "6"),
+        (WaitPlan::block().with_adapt(adapt), &format!("block{ADAPT}"), "6"),
         (WaitPlan::block().trusted(), "block+trust", "6"),
         (WaitPlan::poll().trusted(), "poll+trust", "5"),
     ] {
@@ -219,6 +267,16 @@ fn constructors_fail_as_their_text_does() {
         (Predict::new(0, 2, 1, 1), "34"),
         (Predict::new(0, 1, SLEEP_US_MAX + 1, 1), "49"),
         (Predict::new(0, 1, 1, 0), "58"),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!((error.code(), &*error.args()[1]), (ErrorCode::InvalidPlan, column), "{error}");
+    }
+    for (result, column) in [
+        (Adapt::new(0, 0, 1, 1, 1), "16"),
+        (Adapt::new(LATE_PCT_MAX + 1, 0, 1, 1, 1), "16"),
+        (Adapt::new(1, MARGIN_US_MAX + 1, 1, 1, 1), "27"),
+        (Adapt::new(1, 0, 2, 1, 1), "42"),
+        (Adapt::new(1, 0, 1, 1, 0), "66"),
     ] {
         let error = result.unwrap_err();
         assert_eq!((error.code(), &*error.args()[1]), (ErrorCode::InvalidPlan, column), "{error}");
@@ -243,9 +301,12 @@ fn any_plan() -> impl Strategy<Value = WaitPlan> {
         if trust { plan.trusted().unwrap() } else { plan }
     });
     let mode = prop_oneof![Just(WaitPlan::block()), Just(WaitPlan::poll()), flag];
-    (mode, proptest::option::of(any_predict())).prop_map(|(plan, predict)| match predict {
-        Some(predict) if plan.mode() != Mode::Block => plan.with_predict(predict).unwrap(),
-        _ => plan,
+    let late_pct = proptest::option::of(1..=LATE_PCT_MAX);
+    (mode, proptest::option::of((any_predict(), late_pct))).prop_map(|(plan, ahead)| match ahead {
+        _ if plan.mode() == Mode::Block => plan,
+        Some((predict, None)) => plan.with_predict(predict).unwrap(),
+        Some((fields, Some(late_pct))) => plan.with_adapt(Adapt { late_pct, fields }).unwrap(),
+        None => plan,
     })
 }
 

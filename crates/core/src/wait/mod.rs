@@ -7,13 +7,22 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | the machine and its diagram |
+//! | `adaptive.rs` | deciding anew by what is known of its point |
+//! | `action.rs` | what it asks for, and what it is told |
 //! | `report.rs` | what a wait did |
 
+mod action;
+#[cfg(test)]
+mod adapt_tests;
+mod adaptive;
 mod report;
 #[cfg(test)]
 mod tests;
 
+pub use action::{Action, Observation};
 pub use report::{End, Outcome, Report, Residual};
+
+use adaptive::Ahead;
 
 use crate::plan::{Authority, Mode, WaitPlan};
 use crate::port::{Arming, Status};
@@ -34,48 +43,6 @@ pub const CANCEL_NS_MAX: u64 = 1_000_000;
 /// backstop to land after the first.
 pub const LOST_QUERIES: u8 = 2;
 
-/// What the driver of a [`Wait`] saw.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Observation {
-    /// What a query or a block said.
-    Status(Status),
-    /// A driver call failed; the cause stays with whoever made it.
-    Failed,
-    /// The store of the word was enqueued.
-    Armed,
-    /// The stream cannot store words.
-    Unsupported,
-    /// A sleep or a park came back without a result: its time is up, or for no reason at all.
-    Woke,
-    /// The word has reached its number.
-    Reached,
-    /// The wait's token was cancelled.
-    Cancelled,
-}
-
-/// What the driver of a [`Wait`] is to do next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Ask the port for the status.
-    Query,
-    /// Have the port enqueue the store of the word.
-    Arm,
-    /// Block on the port until the moment given, without bound for `None`.
-    Block {
-        /// When to come back at the latest.
-        until: Option<Instant>,
-    },
-    /// Sleep to this moment; nothing need be watched.
-    SleepUntil(Instant),
-    /// Watch the word until the moment given, looking at it at least once.
-    Park {
-        /// When to come back at the latest.
-        until: Instant,
-    },
-    /// The wait is over.
-    Finish(Report),
-}
-
 /// One wait for one point, as a state machine.
 ///
 /// ```text
@@ -89,8 +56,8 @@ pub enum Action {
 ///        │ Pending      │  └──────┐       │        │(no word)   │
 ///        │              │         ▼       ▼        ▼            │
 ///        │              │      (4) Sleeping, where a prediction ◄
-///        │              │         │ Woke   is worth it
-///        │              │         ▼
+///        │              │       ▲ │ Woke   is worth it
+///        │         adapt│       │ ▼
 ///        │              │      (5) Landing ─Done, Reached──► Late
 ///        │              │         │ Pending, Woke
 ///        │              │         ├──────poll─────► (6) Polling ─Done─► Parked
@@ -108,7 +75,8 @@ pub enum Action {
 ///     Blocked       Immediate        any state: Failed, Cancelled, or TimedOut after a last query
 /// ```
 ///
-/// Not drawn: a trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
+/// Not drawn: by `+adapt` a wait decides anew whether to sleep, after each sleep and whenever a watch has lasted for as long as it was to: from
+/// (5), (6), (8) and (9) it goes back to (4), or on. A trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
 /// say done [`LOST_QUERIES`] times looks at the word once more and ends in [`End::StoreLost`].
 ///
 /// Every arrow is an arm of [`Wait::step`]. Authorities: under [`Authority::Driver`] it ends well only on the driver's own
@@ -116,11 +84,11 @@ pub enum Action {
 /// and backstop queries find faults and lost stores. Where a trusted word cannot be armed, the driver becomes the
 /// authority, and the report says so.
 ///
-/// Bounds: no sleep passes `max_sleep_us` from the start; no park passes `park_us`, the next backstop or
+/// Bounds: by `+predict` no sleep passes `max_sleep_us` from the start, by `+adapt` none is longer; no park passes `park_us`, the next backstop or
 /// the deadline; with a deadline the wait ends at the first step at or after it, but for one last question. A wait without
 /// deadline on a device that never answers goes on until it is cancelled.
 ///
-/// Cost: at most 80 instructions a step, no allocation.
+/// Cost: at most 80 instructions a step, 240 more for a decision by `+adapt` and 30 for carrying it out, no allocation.
 ///
 /// ```
 /// use wakeline_core::{Action, End, Instant, Observation, Outcome, Status, Wait, WaitPlan};
@@ -143,12 +111,13 @@ pub struct Wait {
     no_word: bool,
     done_unseen: u8,
     confirms: u16,
-    /// The longest park, and the time between two queries while the word is watched. Zero but for a `flag` plan.
+    /// The longest park; zero but for a `flag` plan.
     park: Nanos,
+    /// The time between two queries while the word is watched; [`Nanos::MAX`] but for a `flag` plan.
     ask_every: Nanos,
     /// The longest park on the word: `park`, or to the next query for a watcher of many words.
     slice: Nanos,
-    prediction: Option<Nanos>,
+    ahead: Ahead,
     /// [`Instant::MAX`] for none.
     deadline: Instant,
     /// The longest action; [`Nanos::MAX`] without a token to look at.
@@ -156,8 +125,8 @@ pub struct Wait {
     started: Instant,
     /// When the predicted sleep ends.
     wake: Instant,
-    /// When the driver is asked next while the word is watched.
-    backstop: Instant,
+    /// When a watch is over: when the driver is asked next, by `+adapt` also when to decide anew.
+    due: Instant,
     /// When the word was first seen by a wait that the driver has to confirm.
     seen: Option<Instant>,
     /// When the driver last said pending.
@@ -192,7 +161,7 @@ impl Wait {
     pub fn new(plan: &WaitPlan) -> Self {
         let (park, ask_every) = match plan.mode() {
             Mode::Flag { park, backstop } => (park, backstop),
-            Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::ZERO),
+            Mode::Block | Mode::Poll => (Nanos::ZERO, Nanos::MAX),
         };
         Self {
             state: State::Asking,
@@ -203,12 +172,12 @@ impl Wait {
             park,
             ask_every,
             slice: park,
-            prediction: None,
+            ahead: Ahead::Nothing,
             deadline: Instant::MAX,
             look_every: Nanos::MAX,
             started: Instant::ORIGIN,
             wake: Instant::ORIGIN,
-            backstop: Instant::MAX,
+            due: Instant::MAX,
             seen: None,
             pending: Instant::ORIGIN,
             report: Report::new(plan),
@@ -225,7 +194,7 @@ impl Wait {
     #[must_use]
     #[inline]
     pub fn predicted(mut self, residual: Option<Nanos>) -> Self {
-        self.prediction = residual;
+        self.ahead = residual.into();
         self
     }
 
@@ -289,14 +258,19 @@ impl Wait {
         self.pending = now;
         let action = match (self.report.plan.mode(), self.report.authority) {
             (Mode::Block, _) => self.block(now),
-            (_, authority) if self.word || authority == Authority::Kernel => {
-                self.word = true;
-                self.set_backstop(now);
-                self.sleep_or_watch(now)
-            }
+            (_, authority) if self.word || authority == Authority::Kernel => return self.start_armed(now),
             (_, Authority::Word) => self.go(State::Arming, Action::Arm),
             _ => self.ask(State::Asking),
         };
+        (self, action)
+    }
+
+    /// Begins where the word is armed. (By itself, so that other waits are made where they are to be, and not moved there.)
+    #[inline(never)]
+    fn start_armed(mut self, now: Instant) -> (Self, Action) {
+        self.word = true;
+        self.set_backstop(now);
+        let action = self.sleep_or_watch(now);
         (self, action)
     }
 
@@ -316,6 +290,7 @@ impl Wait {
     /// In any other state it is a wake for no reason.
     pub fn land_now(&mut self, now: Instant) -> Action {
         if self.state == State::Sleeping {
+            self.review_at(self.wake);
             self.wake = self.wake.min(now);
         }
         self.step(now, Observation::Woke)
@@ -383,10 +358,16 @@ impl Wait {
             }
             State::Confirming => self.doubt(now),
             State::Backstop if self.seen.is_some() => self.doubt(now),
-            State::Landing | State::Backstop => {
+            // The word was there, and the driver says that it is too early: nothing to sleep for.
+            State::Landing if self.word => {
                 self.set_backstop(now);
                 self.watch(now)
             }
+            State::Landing | State::Backstop => {
+                self.set_backstop(now);
+                self.go_on(now)
+            }
+            State::Polling if now >= self.due => self.go_on(now),
             _ => self.woken(now, state, Observation::Woke),
         }
     }
@@ -408,12 +389,14 @@ impl Wait {
             State::Sleeping if now < self.wake => self.sleep(now),
             State::Sleeping => self.land(now),
             State::Landing if self.lands_by_word() && observation != Observation::Reached => {
-                self.set_backstop(now);
-                self.watch(now)
+                if !self.ahead.adapts() {
+                    self.set_backstop(now);
+                }
+                self.go_on(now)
             }
-            State::Watching if now < self.backstop => self.watch(now),
-            State::Doubting if now < self.backstop => self.doubt(now),
-            State::Watching | State::Doubting | State::Napping => self.ask(State::Backstop),
+            State::Watching => self.go_on(now),
+            State::Doubting if now < self.due => self.doubt(now),
+            State::Doubting | State::Napping => self.ask(State::Backstop),
             State::Asking
             | State::Landing
             | State::Polling
@@ -454,7 +437,11 @@ impl Wait {
     }
 
     fn censored(&self, wake: Nanos) -> Residual {
-        Residual::AtMost { wake, prediction: self.prediction.unwrap_or(wake) }
+        match &self.ahead {
+            Ahead::Predicted(prediction) => Residual::AtMost { wake, prediction: *prediction },
+            Ahead::Nothing => Residual::AtMost { wake, prediction: wake },
+            Ahead::Known(adaptive) => adaptive.between(self.started, wake),
+        }
     }
 
     /// Whether the word is the authority and may be believed by now.
@@ -465,7 +452,7 @@ impl Wait {
     /// Whether a look at the word says enough when the predicted sleep ends: it is the authority, or a watcher looks, which has
     /// many to look after and asks once the word is there.
     fn lands_by_word(&self) -> bool {
-        self.trusted() || self.word && self.slice > self.park
+        self.trusted() || self.word && (self.slice > self.park || self.ahead.adapts())
     }
 
     fn overdue(&self, now: Instant) -> bool {
@@ -497,15 +484,15 @@ impl Wait {
 
     /// After the arming: sleep where the prediction is worth it, else watch.
     fn sleep_or_watch(&mut self, now: Instant) -> Action {
-        if let (Some(predict), Some(prediction)) = (self.report.plan.predict(), self.prediction) {
-            let length = (prediction - predict.margin()).min(predict.max_sleep());
+        if let (Ahead::Predicted(prediction), Some(predict)) = (&self.ahead, self.report.plan.predict()) {
+            let length = (*prediction - predict.margin()).min(predict.max_sleep());
             self.wake = self.started + length;
             if self.wake.since(now) >= predict.min_sleep() {
                 self.report.sleeps += 1;
                 return self.sleep(now);
             }
         }
-        self.watch(now)
+        if self.ahead.adapts() { self.decide(now) } else { self.watch(now) }
     }
 
     fn sleep(&mut self, now: Instant) -> Action {
@@ -515,11 +502,20 @@ impl Wait {
     /// The predicted sleep has ended: look whether it was too long.
     fn land(&mut self, now: Instant) -> Action {
         self.report.overshoot = now.since(self.wake);
+        if self.ahead.adapts() { self.learn(now) } else { self.look(now) }
+    }
+
+    fn look(&mut self, now: Instant) -> Action {
         if self.lands_by_word() {
             self.go(State::Landing, Action::Park { until: now })
         } else {
             self.ask(State::Landing)
         }
+    }
+
+    /// It is known to be pending: watches on, or where that is over asks the driver, or by `+adapt` decides anew.
+    fn go_on(&mut self, now: Instant) -> Action {
+        if now < self.due { self.watch(now) } else { self.watched_enough(now) }
     }
 
     /// Waits for the word, or for the next query where there is none.
@@ -528,10 +524,11 @@ impl Wait {
             return self.ask(State::Polling);
         }
         if !self.word {
-            return self.go(State::Napping, Action::SleepUntil(self.bounded(now, now + self.park)));
+            let until = self.bounded(now, (now + self.park).min(self.due));
+            return self.go(State::Napping, Action::SleepUntil(until));
         }
         self.report.parks += 1;
-        let until = self.bounded(now, (now + self.slice).min(self.backstop));
+        let until = self.bounded(now, (now + self.slice).min(self.due));
         self.go(State::Watching, Action::Park { until })
     }
 
@@ -539,8 +536,9 @@ impl Wait {
     fn doubt(&mut self, now: Instant) -> Action {
         if self.state != State::Doubting {
             self.set_backstop(now);
+            self.review_at(Instant::MAX);
         }
-        self.go(State::Doubting, Action::SleepUntil(self.bounded(now, self.backstop)))
+        self.go(State::Doubting, Action::SleepUntil(self.bounded(now, self.due)))
     }
 
     fn block(&mut self, now: Instant) -> Action {
@@ -554,7 +552,10 @@ impl Wait {
     }
 
     fn set_backstop(&mut self, now: Instant) {
-        self.backstop = now + self.ask_every;
+        self.due = now + self.ask_every;
+        if self.ahead.adapts() {
+            self.set_ask(self.due);
+        }
     }
 
     /// `until`, but not past the deadline, and not past the next look at the token.
@@ -572,6 +573,6 @@ impl Wait {
         self.report.end = end;
         self.report.residual = residual;
         self.report.elapsed = now.since(self.started);
-        Action::Finish(self.report)
+        if self.ahead.adapts() { self.forget() } else { Action::Finish(self.report) }
     }
 }

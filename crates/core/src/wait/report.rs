@@ -50,6 +50,13 @@ pub enum Residual {
         /// The residual that the sleep was made for.
         prediction: Nanos,
     },
+    /// Over when a sleep by `+adapt` ended.
+    Between {
+        /// When the sleep began, from the start of the wait: it was not over then, as far as was known.
+        pending: Nanos,
+        /// When the wait woke, from its start.
+        wake: Nanos,
+    },
     /// Found by a query some time after the one before: at least this long, which was the last answer "pending".
     AtLeast(Nanos),
 }
@@ -67,13 +74,13 @@ pub struct Report {
     pub elapsed: Nanos,
     /// The point's residual as far as it is known; `None` for a blocking wait and for one that did not end well.
     pub residual: Option<Residual>,
-    /// How far past its moment the predicted sleep ended.
+    /// How far past its moment the last sleep ended, of those ahead of the end.
     pub overshoot: Nanos,
     /// Status queries made.
     pub queries: u64,
     /// Parks on the word.
     pub parks: u64,
-    /// Predicted sleeps, 0 or 1.
+    /// Sleeps ahead of the end: 0 or 1 by `+predict`, any number by `+adapt`.
     pub sleeps: u32,
 }
 

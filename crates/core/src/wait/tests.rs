@@ -1,6 +1,7 @@
 //! The machine, step by step and over arbitrary lists of observations.
 
 use super::*;
+use crate::table::Forecast;
 use crate::wait::Action as A;
 use crate::wait::Observation as O;
 use alloc::vec::Vec;
@@ -9,6 +10,7 @@ use proptest::prelude::*;
 const DONE: O = O::Status(Status::Done);
 const PENDING: O = O::Status(Status::Pending);
 const PREDICT: &str = "+predict:margin_us=50,min_sleep_us=100,max_sleep_us=2000,window=8";
+const ADAPT: &str = "+adapt:late_pct=1,guard_us=5,min_sleep_us=10,max_sleep_us=2000,window=64";
 
 fn us(us: u64) -> Instant {
     Instant::ORIGIN + Nanos::from_micros(us)
@@ -452,6 +454,9 @@ fn any_plan() -> impl Strategy<Value = WaitPlan> {
         text(PREDICT),
         text("+trust"),
         text(&alloc::format!("{PREDICT}+trust")),
+        alloc::format!("poll{ADAPT}"),
+        text(ADAPT),
+        text(&alloc::format!("{ADAPT}+trust")),
     ]))
     .prop_map(|text| plan(&text))
 }
@@ -467,12 +472,13 @@ proptest! {
         cancellable: bool,
         watched in prop::option::of(prop::sample::select(Vec::from([Arming::Armed, Arming::Unsupported]))),
         prediction in prop::option::of(0_u64..4_000_000),
+        known in prop::collection::vec(0_u64..4_000_000, 0..70),
         deadline in prop::option::of(0_u64..3_000_000),
         steps in prop::collection::vec((prop::option::weighted(0.9, any_observation()), 0_u64..300_000), 1..60),
     ) {
         let deadline = deadline.map(Instant::from_nanos);
-        let mut wait = Wait::new(&plan)
-            .predicted(prediction.map(Nanos::from_nanos)).deadline(deadline).cancellable(cancellable);
+        let forecast = forecast(&plan, prediction, &known);
+        let mut wait = Wait::new(&plan).expecting(forecast).deadline(deadline).cancellable(cancellable);
         if kernel {
             wait = wait.kernel_point();
         }
@@ -496,11 +502,12 @@ proptest! {
                 _ => now + Nanos::from_nanos(later),
             };
             // Without an observation somebody looks from now on.
+            let slept = wait.landing().is_some();
             action = match observation {
                 Some(observation) => wait.step(now, observation),
                 None => wait.land_now(now),
             };
-            prop_assert!(observation.is_some() || wait.landing().is_none(), "it has not landed");
+            prop_assert!(observation.is_some() || !slept || wait.landing().is_none(), "it has not landed");
             let observation = observation.unwrap_or(O::Woke);
             if let A::Finish(report) = action {
                 prop_assert_eq!(report.elapsed, now.since(Instant::ORIGIN));
@@ -530,6 +537,18 @@ proptest! {
     }
 }
 
+/// The prediction, or what was known of the point.
+fn forecast(plan: &WaitPlan, prediction: Option<u64>, known: &[u64]) -> Forecast {
+    if plan.adapt().is_none() {
+        return prediction.map(Nanos::from_nanos).into();
+    }
+    let mut table = crate::PointTable::of_one();
+    for ns in known {
+        table.record((), plan, Nanos::from_nanos(*ns));
+    }
+    table.forecast(&(), plan)
+}
+
 fn check_bounds(
     plan: &WaitPlan,
     action: A,
@@ -545,7 +564,8 @@ fn check_bounds(
             let predicted = plan.predict().map_or(Instant::ORIGIN, |p| Instant::ORIGIN + p.max_sleep());
             // Besides the predicted sleep: naps of a park without words, and a doubted word's sleep to its backstop.
             let idle = if let Mode::Flag { backstop, .. } = mode { now + backstop } else { Instant::ORIGIN };
-            (until, predicted.max(idle))
+            let adapted = plan.adapt().map_or(Instant::ORIGIN, |adapt| now + adapt.max_sleep());
+            (until, predicted.max(idle).max(adapted))
         }
         (A::Block { until: Some(until) }, Mode::Block) => (until, Instant::MAX),
         (A::Query | A::Arm | A::Block { until: None } | A::Finish(_), _) => return Ok(()),

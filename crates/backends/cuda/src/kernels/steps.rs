@@ -1,7 +1,6 @@
 //! Steps of work of given lengths, which tell when they ended: a stand-in for a model's steps.
 
 use core::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Seq};
@@ -11,6 +10,7 @@ use crate::graph::Graph;
 use crate::kernels;
 use crate::module::{Function, Module};
 use crate::wait::{CuStream, CudaKernelWord};
+use crate::words::StreamWords;
 
 /// How many steps of no length are run to compare the clocks before the first.
 const WARM_UPS: usize = 16;
@@ -40,27 +40,12 @@ pub struct TimedSteps<C> {
 struct Inner<C> {
     /// Dropped before what it uses.
     graph: Mutex<Graph<Function>>,
-    stream: CuStream,
+    /// How long the next step is, and when the last one ended.
+    words: StreamWords<2>,
     kernel: Function,
     storing: Function,
-    /// How long the next step is, and when the last one ended: given back when the stream has nothing left.
-    cell: Option<Cell>,
     clock: C,
     offset: Mutex<ClockOffset>,
-    /// A step was launched that is perhaps not of this stream.
-    stray: AtomicBool,
-}
-
-struct Cell {
-    length: CudaKernelWord,
-    end: CudaKernelWord,
-}
-
-impl Cell {
-    /// Says how long the next step is.
-    fn set(&self, length: Nanos) {
-        self.length.set(Seq::new(length.as_nanos()));
-    }
 }
 
 impl<C> Clone for TimedSteps<C> {
@@ -80,21 +65,10 @@ impl<C: Clock> TimedSteps<C> {
         let module = Module::for_good(&context, kernels::PTX)?;
         let kernel = module.function(kernels::TIMED_STEP)?;
         let storing = module.function(kernels::TIMED_STORE)?;
-        let cell = Cell { length: context.kernel_word()?, end: context.kernel_word()? };
-        let graph = Graph::capture(stream, kernel.clone(), |kernel| launch(kernel, stream, &cell))?;
+        let words = StreamWords::new(stream)?;
+        let graph = Graph::capture(stream, kernel.clone(), |kernel| launch(kernel, &words))?;
         let (graph, offset) = (Mutex::new(graph), Mutex::new(ClockOffset::UNKNOWN));
-        let stream = stream.clone();
-        let inner = Arc::new(Inner {
-            graph,
-            stream,
-            kernel,
-            storing,
-            cell: Some(cell),
-            clock,
-            offset,
-            stray: AtomicBool::new(false),
-        });
-        let steps = Self { inner };
+        let steps = Self { inner: Arc::new(Inner { graph, words, kernel, storing, clock, offset }) };
         for _ in 0..WARM_UPS {
             steps.compare_clocks()?;
         }
@@ -108,17 +82,14 @@ impl<C: Clock> TimedSteps<C> {
     /// As [`Function::launch`].
     pub fn launch(&self, length: Nanos, graphed: bool) -> Result<Instant, Error> {
         let inner = &self.inner;
-        let Some(cell) = &inner.cell else { return Ok(inner.clock.now()) };
-        inner.stream.ready()?;
-        cell.set(length);
-        let launched = inner.clock.now();
+        let launched = inner.set(length)?;
         if graphed {
-            // SAFETY: the stream is alive and of the context of the capture; what the graph uses is kept until the stream has nothing left.
-            unsafe { lock(&inner.graph).launch(inner.stream.raw()) }?;
+            // SAFETY: the stream is alive and of the context of the capture; the words that the graph uses are given back behind it.
+            unsafe { lock(&inner.graph).launch(self.stream().raw()) }?;
         } else {
-            launch(&inner.kernel, &inner.stream, cell)?;
+            launch(&inner.kernel, &inner.words)?;
         }
-        inner.look()?;
+        inner.words.look()?;
         Ok(launched)
     }
 
@@ -134,21 +105,14 @@ impl<C: Clock> TimedSteps<C> {
         number: Seq,
     ) -> Result<Instant, Error> {
         let inner = &self.inner;
-        let Some(cell) = &inner.cell else { return Ok(inner.clock.now()) };
-        let (own, other) = (inner.stream.context().raw(), word.context().raw());
-        if own != other {
-            let code = wakeline_core::ErrorCode::ForeignStream;
-            return Err(Error::new(code, [&crate::error::BACKEND, &inner.stream.raw(), &own, &other]));
-        }
-        inner.stream.ready()?;
-        cell.set(length);
-        let launched = inner.clock.now();
-        let (length, end) = (cell.length.address(), cell.end.address());
+        word.belongs_with(self.stream())?;
+        let launched = inner.set(length)?;
+        let Some((length, end)) = addresses(&inner.words) else { return Ok(launched) };
         let (address, number) = (word.address(), number.get());
         // SAFETY: as for `launch`, and the number is stored into a word that is given to others only when its owner has said, by `retire`, that no
         // kernel stores into it.
-        unsafe { inner.storing.launch(inner.stream.raw(), 1, 1, 0, [&length, &end, &address, &number]) }?;
-        inner.look()?;
+        unsafe { inner.storing.launch(self.stream().raw(), 1, 1, 0, [&length, &end, &address, &number]) }?;
+        inner.words.look()?;
         Ok(launched)
     }
 
@@ -173,7 +137,7 @@ impl<C: Clock> TimedSteps<C> {
 
     /// The stream that they run on.
     pub fn stream(&self) -> &CuStream {
-        &self.inner.stream
+        self.inner.words.stream()
     }
 
     fn compare_clocks(&self) -> Result<(), Error> {
@@ -189,7 +153,7 @@ impl<C: Clock> TimedSteps<C> {
             looks += 1;
             if looks > LOOKS_MAX {
                 // Ends, well or not; should the clock have shown the same twice, this is no comparison.
-                let mut port = self.inner.stream.port()?;
+                let mut port = self.stream().port()?;
                 while port.block(None)? == wakeline_core::Status::Pending {}
                 return Ok(());
             }
@@ -205,42 +169,40 @@ impl<C: Clock> TimedSteps<C> {
 }
 
 impl<C> Inner<C> {
-    /// A capture may have begun between the look before a launch and the launch: then the step is in a graph, which may run at any time.
-    fn look(&self) -> Result<(), Error> {
-        self.stream.ready().inspect_err(|_| self.stray.store(true, Ordering::Release))
-    }
-
     fn stamp(&self) -> u64 {
-        self.cell.as_ref().map_or(0, |cell| cell.end.reads().get())
+        self.words.all().map_or(0, |[_, end]| end.reads().get())
     }
 }
 
-fn launch(kernel: &Function, stream: &CuStream, cell: &Cell) -> Result<(), Error> {
-    let (length, end) = (cell.length.address(), cell.end.address());
+impl<C: Clock> Inner<C> {
+    /// Says how long the next step is, before its launch; when that was.
+    fn set(&self, length: Nanos) -> Result<Instant, Error> {
+        self.words.stream().ready()?;
+        if let Some([word, _]) = self.words.all() {
+            word.set(Seq::new(length.as_nanos()));
+        }
+        Ok(self.clock.now())
+    }
+}
+
+/// Where a kernel reads how long it takes, and stores when it ended.
+fn addresses(words: &StreamWords<2>) -> Option<(u64, u64)> {
+    words.all().map(|[length, end]| (length.address(), end.address()))
+}
+
+fn launch(kernel: &Function, words: &StreamWords<2>) -> Result<(), Error> {
+    let Some((length, end)) = addresses(words) else { return Ok(()) };
     // SAFETY: the stream is alive and of the kernel's context; the kernel takes two addresses, reads a word at one and stores one at the other,
-    // both of which are given back only when the stream has nothing left.
-    unsafe { kernel.launch(stream.raw(), 1, 1, 0, [&length, &end]) }
+    // both of which are given back behind it.
+    unsafe { kernel.launch(words.stream().raw(), 1, 1, 0, [&length, &end]) }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C> Drop for Inner<C> {
-    fn drop(&mut self) {
-        let idle = self.stream.port().and_then(|mut port| port.query());
-        let known = matches!(idle, Ok(wakeline_core::Status::Done)) && !*self.stray.get_mut();
-        if let Some(Cell { length, end }) = self.cell.take().filter(|_| known) {
-            // SAFETY: all steps were launched on this stream, which has nothing left to run.
-            unsafe { length.retire() };
-            // SAFETY: as above.
-            unsafe { end.retire() };
-        }
-    }
-}
-
 impl<C> fmt::Debug for TimedSteps<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimedSteps").field("stream", &self.inner.stream).finish_non_exhaustive()
+        f.debug_struct("TimedSteps").field("stream", self.inner.words.stream()).finish_non_exhaustive()
     }
 }

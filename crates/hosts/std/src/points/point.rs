@@ -1,11 +1,12 @@
 //! One point: it learns, and it counts.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
-use wakeline_core::{End, Error, ErrorCode, Nanos, Outcome, PointTable, Report, WaitPlan};
+use wakeline_core::{End, Error, ErrorCode, Forecast, Nanos, Outcome, PointTable, Report, WaitPlan};
 
 use super::snapshot::{Counts, PointSnapshot, Spread};
 use crate::trace;
@@ -86,6 +87,28 @@ impl Point {
     /// plan that does not predict, and for a point that has seen none, so that a cold point never sleeps.
     pub fn predict(&self, plan: &WaitPlan) -> Option<Nanos> {
         self.lock().table.predict(&(), plan)
+    }
+
+    /// What a wait under this plan may sleep by, for [`Wait::expecting`](wakeline_core::Wait::expecting): as [`predict`](Self::predict) for a
+    /// plan with `+predict`; for one with `+adapt` what is known of the point, which is shared, not copied.
+    pub fn forecast(&self, plan: &WaitPlan) -> Forecast {
+        self.lock().table.forecast(&(), plan)
+    }
+
+    /// What it knows as a trace, as [`PointTable::write_trace`] writes it: of this point alone, which is for `rows` batch rows.
+    ///
+    /// Takes the lock for as long as the text takes to write, about 50 us with a window of 256.
+    ///
+    /// ```
+    /// use wakeline_std::Point;
+    /// let trace = Point::new("decode").trace("server", 8);
+    /// assert_eq!(trace, "workload,point,rows,step,enqueue_ns,residual_ns,gpu_ns\n"); // it has seen nothing yet
+    /// ```
+    pub fn trace(&self, workload: &str, rows: u64) -> String {
+        let mut trace = String::new();
+        // Writing to a string does not fail.
+        let _ = self.lock().table.write_trace(workload, |()| (self.name(), rows), &mut trace);
+        trace
     }
 
     /// Learns from a wait that ended, as [`PointTable::observe`] does, and counts it. A wait that failed teaches nothing and adds to

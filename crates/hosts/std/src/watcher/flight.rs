@@ -25,6 +25,9 @@ use super::sync::{AtomicBool, AtomicU32, AtomicWaker, Lock, Once, Ordering};
 use super::wake_time::Rouse;
 use crate::points::Point;
 
+/// How long after a landing the end may be expected for the task to be woken early.
+const MARGIN_NS_MAX: u64 = 200_000;
+
 /// The number of a flight that its shard has not seen yet.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -286,8 +289,7 @@ impl<P: CompletionPort> Flight<P> {
                     let port = inner.port.as_ref().filter(|_| report.outcome().is_some());
                     // A backend that panics here has told of the end all the same.
                     let ended = panics::caught("ended", || Ok(port.and_then(CompletionPort::ended)));
-                    let ended = ended.unwrap_or_default();
-                    let report = report.ended_at(inner.wait.started(), ended);
+                    let report = report.ended_at(inner.wait.started(), ended.unwrap_or_default());
                     self.end(report.into_result(self.word.as_ref(), inner.fault.take()));
                     return Next::Over;
                 }
@@ -447,7 +449,8 @@ where
         if !self.options.early_wake || self.word.is_none() {
             return None;
         }
-        let margin = self.inner.lock().wait.plan().predict()?.margin();
+        // A landing far ahead of the end is followed by another: its task would be woken to no end.
+        let margin = self.inner.lock().wait.margin().filter(|margin| margin.as_nanos() <= MARGIN_NS_MAX)?;
         let (before, until) = self.tag.home.as_ref()?.wake_time.early(landing, margin);
         Some((before, until.min(self.options.deadline)))
     }

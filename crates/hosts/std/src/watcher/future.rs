@@ -153,7 +153,7 @@ where
         let looks = options.cancel.as_ref().is_some_and(|token| !hub.is_rung_by(token));
         let wait = wait
             // What was learned of late wakes is late by so much.
-            .predicted(point.predict(&plan).map(|residual| residual - options.late))
+            .expecting(point.forecast(&plan).late_by(options.late))
             .deadline(Some(options.deadline))
             .cancellable(looks)
             .watched(arming);

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub const LINE_BYTES_MAX: usize = 4_096;
 /// The longest name of a workload or a point, in characters.
 pub const NAME_CHARS_MAX: usize = 64;
 /// The most batch rows of a step.
-pub const ROWS_MAX: u64 = wakeline::ROWS_MAX;
+pub const ROWS_MAX: u64 = wakeline_core::ROWS_MAX;
 /// The longest time that a step may have taken, in nanoseconds: a minute.
 pub const STEP_NS_MAX: u64 = 60_000_000_000;
 
@@ -190,16 +190,53 @@ impl fmt::Display for Shown {
     }
 }
 
+/// Writes a trace row by row.
+///
+/// ```
+/// use wakeline_benches::trace::{Row, TraceReader, TraceWriter};
+/// let mut text = Vec::new();
+/// let row = Row { workload: "decode", point: "sample", rows: 8, step: 0, enqueue_ns: 0, residual_ns: 4_686_960, gpu_ns: 0 };
+/// TraceWriter::new(&mut text)?.row(&row)?;
+/// assert_eq!(TraceReader::new("my.csv", &text[..])?.next_row()?, Some(row));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TraceWriter<W> {
+    out: W,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        writeln!(out, "{}", HEADER.join(","))?;
+        Ok(Self { out })
+    }
+
+    /// Writes a row. Its names are to be such as a reader takes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
+        let Row { workload, point, rows, step, enqueue_ns, residual_ns, gpu_ns } = row;
+        writeln!(self.out, "{workload},{point},{rows},{step},{enqueue_ns},{residual_ns},{gpu_ns}")
+    }
+}
+
 /// Reads a trace row by row.
 ///
 /// ```
-/// use wakeline_examples::trace::{HEADER, TraceReader};
+/// use wakeline_benches::trace::{HEADER, TraceReader};
 /// let text = format!("{}\ndecode-graph,sample,8,0,179003,4686960,4736320\n", HEADER.join(","));
 /// let mut trace = TraceReader::new("my.csv", text.as_bytes())?;
 /// while let Some(row) = trace.next_row()? {
 ///     assert_eq!((row.workload, row.rows, row.residual_ns), ("decode-graph", 8, 4_686_960));
 /// }
-/// # Ok::<(), wakeline_examples::trace::TraceError>(())
+/// # Ok::<(), wakeline_benches::trace::TraceError>(())
 /// ```
 #[derive(Debug)]
 pub struct TraceReader<R> {

@@ -1,0 +1,175 @@
+//! Deciding, by what is known of a point, whether to sleep or to watch.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | [`Known`], and the decision of a wait that is still pending |
+//! | `window.rs` | [`Window`]: the last residuals of a point, sorted |
+//! | `oversleep.rs` | [`Oversleep`]: how late sleeps end on this host, by their length |
+//!
+//! A wait shares what its point knows with the point's table, so it starts without a copy.
+//! What it knows is a hint: what came too late for it makes a worse decision, never a wrong answer.
+
+mod oversleep;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use alloc::sync::Arc;
+
+use crate::plan::Adapt;
+use crate::time::Nanos;
+
+pub(crate) use oversleep::Oversleep;
+pub(crate) use window::{Sorted, Window};
+use window::{ns, units};
+
+/// How fast sleeps may grow with the distance from the residual before: by so many hundredths for each percent of lateness and each
+/// residual that is left, and one.
+const GROWTH: u64 = 2;
+
+/// The next residuals whose spacing tells how sparse they are.
+const NEIGHBOURS: usize = 4;
+
+/// How many residuals a watch may pass at once before it is decided anew.
+const CLUSTER_MAX: usize = 4;
+
+/// How long a watch goes on behind what it is for: behind a residual that is known, so that its like is seen, and behind the moment from which
+/// a nap is worth it. No watch is shorter: see [`Course`].
+const BEHIND_NS: u64 = 500;
+
+/// What is known of a point and its host, shared with the waits of the point.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) residuals: Sorted,
+    pub(crate) oversleep: Arc<Oversleep>,
+}
+
+/// What a wait that is still pending is to do.
+///
+/// Either makes progress, so that no wait decides again and again at one moment: a sleep takes at least the plan's `min_sleep_us`, a watch at
+/// least [`BEHIND_NS`]. What a decision is made by, the lateness of sleeps above all, may be another at the next one, so each is argued
+/// by its own numbers alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Course {
+    /// Sleep until so long after the start.
+    Sleep(Nanos),
+    /// Watch, and decide again so long after the start.
+    Watch(Nanos),
+}
+
+/// Past that a wait sleeps as long as it may, so that no product below overflows: 18 minutes.
+const LONGEST_NS: u64 = 1 << 40;
+
+/// A decision's numbers, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Moment {
+    now: u64,
+    late_pct: u64,
+    min: u64,
+    max: u64,
+    guard: u64,
+    /// A nap in proportion to the time spent: so late a wait may be whatever its residual turns out to be.
+    nap: u64,
+}
+
+impl Known {
+    /// How long after a moment, counted from the start, the next residual ends that is known.
+    pub(crate) fn next(&self, elapsed: Nanos) -> Option<Nanos> {
+        let (all, at) = (self.residuals.all(), units(elapsed.as_nanos()));
+        let next = all.get(all.partition_point(|residual| *residual <= at))?;
+        Some(Nanos::from_nanos(ns(*next)) - elapsed)
+    }
+
+    /// What to do so long after the start.
+    ///
+    /// At most 240 instructions: a search in the window and arithmetic.
+    #[inline]
+    pub(crate) fn course(&self, adapt: &Adapt, elapsed: Nanos) -> Course {
+        let [guard, min, max] = [adapt.guard(), adapt.min_sleep(), adapt.max_sleep()].map(Nanos::as_nanos);
+        if elapsed.as_nanos() > LONGEST_NS {
+            return Course::Sleep(elapsed + adapt.max_sleep());
+        }
+        let (now, late_pct) = (elapsed.as_nanos(), u64::from(adapt.late_pct()));
+        let moment = Moment { now, late_pct, min, max, guard, nap: now * late_pct / 100 };
+        let (all, at) = (self.residuals.all(), units(now));
+        match all.split_at(all.partition_point(|residual| *residual <= at)) {
+            (_, []) => self.past(moment),
+            (passed, ahead) => self.among(moment, passed, ahead),
+        }
+    }
+
+    /// It has passed everything known: naps grow with the time spent, each so that its end, late as sleeps are, stays within `late_pct`.
+    ///
+    /// One number decides what to do and when to decide again: the nap from which the shortest sleep fits in. It says when, where the nap is
+    /// shorter, which is then ahead. How late a sleep of the nap's own length would be must not decide: sleeps of another length may be later by
+    /// more than they are longer.
+    fn past(&self, Moment { now, late_pct, min, max, nap, .. }: Moment) -> Course {
+        let least = min + self.oversleep.usual(min);
+        if nap < least {
+            return watch(now, when_napping(least, late_pct));
+        }
+        let length = nap.saturating_sub(self.oversleep.usual(nap));
+        Course::Sleep(Nanos::from_nanos(now + length.clamp(min, max)))
+    }
+
+    /// Some residuals lie ahead, at least one.
+    ///
+    /// The next wait's residual is as likely in any of the gaps between `n` known ones as in another, so a sleep through a gap ends too late
+    /// at one time in `left + 1`. What it may then cost on average is held to `late_pct` of what it slept, and within a gap ends are taken to
+    /// lie near to its edges: a sleep grows with the distance from the residual before, and ends a bit ahead of the next.
+    #[inline]
+    fn among(&self, moment: Moment, passed: &[u32], ahead: &[u32]) -> Course {
+        let Moment { now, late_pct, min, max, guard, nap } = moment;
+        let left = ahead.len() as u64;
+        let odds = late_pct * (left + 1);
+        let end = ns(ahead[0]);
+        let before = passed.last().map_or(0, |last| ns(*last));
+        let gap = end - before;
+        // So long may a sleep be wherever in the gap the work ends; before the first residual nothing tells where that might be.
+        let limit = nap.max(if passed.is_empty() { gap } else { now - before } * (odds * GROWTH) / 100);
+        // Where it has to end: ahead of the next residual, and where many are left, behind some of them.
+        let mut goal = end - gap / (4 * left);
+        if odds >= 200
+            && let Some(behind) = ahead.get(usize::try_from(odds / 100 - 1).unwrap_or(0))
+        {
+            goal = goal.max(ns(*behind));
+        }
+        let room = goal.saturating_sub(now + guard);
+        let wanted = room.min(limit).min(max);
+        let margin = self.oversleep.margin(wanted);
+        // A long sleep is late by long: it ends early, and a short one follows.
+        let early = if wanted < limit && wanted > 4 * margin { 2 * margin } else { margin };
+        let mut length = limit.saturating_sub(margin).min(room.saturating_sub(early)).min(max);
+        if length < min {
+            // Where residuals are sparse, naps among them cost less than watching each of them does.
+            let neighbours = ahead.len().min(NEIGHBOURS);
+            let width = ns(ahead[neighbours - 1]) - now;
+            let sparse = width * (odds * 2) / (100 * neighbours as u64);
+            length = sparse.min(nap).saturating_sub(margin).min(width / 2).min(max);
+        }
+        if length >= min {
+            return Course::Sleep(Nanos::from_nanos(now + length));
+        }
+        // Until the next gap that is worth a sleep, or until a nap is.
+        let need = units(min + margin + guard);
+        let cluster = ahead.windows(2).take(CLUSTER_MAX).take_while(|pair| pair[1] - pair[0] < need).count();
+        // The next residual lies ahead. What is late already is decided by other numbers: soon again.
+        let soon = now + min;
+        let short = min + self.oversleep.margin(min + self.oversleep.margin(min));
+        let grown = if passed.is_empty() { u64::MAX } else { before + short * 100 / (odds * GROWTH) };
+        let until = (ns(ahead[cluster]) + BEHIND_NS)
+            .min(grown.max(soon))
+            .min(when_napping(short, late_pct).max(soon));
+        watch(now, until)
+    }
+}
+
+/// When a nap in proportion to the time spent is as long as that, and [`BEHIND_NS`] later: that long after now at least, where it is shorter now.
+fn when_napping(length: u64, late_pct: u64) -> u64 {
+    length * 100 / late_pct + BEHIND_NS
+}
+
+fn watch(now: u64, until: u64) -> Course {
+    debug_assert!(until >= now + BEHIND_NS, "a watch that takes no time");
+    Course::Watch(Nanos::from_nanos(until))
+}
