@@ -17,10 +17,11 @@ const BACKSTOP_US: u64 = 1_000;
 const MIN_SLEEP_US: u64 = 50;
 const MAX_SLEEP_US: u64 = 1_000_000;
 
-/// How late a plan that adapts may be, in hundredths of the wait, its guard, and of how many waits it knows.
+/// How late a plan that adapts may be, in hundredths of the wait, its guard, of how many waits it knows, and its shortest sleep.
 const LATE_PCT: u8 = 1;
 const GUARD_US: u64 = 5;
-const ADAPT_WINDOW: u16 = 64;
+const ADAPT_WINDOW: u16 = 256;
+const ADAPT_MIN_SLEEP_US: u64 = 10;
 
 /// The margin is rounded up to this, and kept within the next two: how late a machine wakes changes from second to second.
 const MARGIN_STEP_US: u64 = 10;
@@ -259,7 +260,7 @@ fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 10], w
     let flag = WaitPlan::flag(PARK_US, BACKSTOP_US)?;
     let predict = Predict::new(margin.as_micros(), MIN_SLEEP_US, MAX_SLEEP_US, WINDOW)?;
     let (poll, predicted) = (WaitPlan::poll(), flag.with_predict(predict)?);
-    let adapt = Adapt::new(LATE_PCT, GUARD_US, MIN_SLEEP_US, MAX_SLEEP_US, ADAPT_WINDOW)?;
+    let adapt = Adapt::new(LATE_PCT, GUARD_US, ADAPT_MIN_SLEEP_US, MAX_SLEEP_US, ADAPT_WINDOW)?;
     let adapted = flag.with_adapt(adapt)?;
     // A few rows are a short step, which is not worth a sleep.
     let bands = WaitBands::from(flag).with_band(BANDS_ROWS, predicted)?;

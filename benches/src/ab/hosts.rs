@@ -222,7 +222,7 @@ impl<'w, D: Device> Waiter<'w, D> {
                     let report = self.hosts.handle.wait(port, plan, point).early_wake(true).await?;
                     return Ok(Known::by(clock.now(), plan, &report));
                 }
-                let wait = Wait::new(plan).predicted(point.predict(plan));
+                let wait = Wait::new(plan).expecting(point.forecast(plan));
                 let result = if *host == Host::TokioLocal {
                     drive(wait, &mut port, &*self.hosts.local, None).await
                 } else {

@@ -17,9 +17,11 @@ use crate::ab::rounds::{Turn, quantity};
 use crate::ab::session::{Named, Output, Setup, real, since};
 use crate::gpu::Failure;
 
-/// How long after that the first flight ends, and how long it is from there to the last.
+/// How long after that the first flight ends, and how long it is from there to the last, at least: no more end in a second than one thread
+/// can be told of.
 const FIRST: Nanos = Nanos::from_millis(5);
 const SPAN: Nanos = Nanos::from_millis(20);
+const SPAN_EACH_NS: u64 = 25_000;
 
 /// What a launch takes, and arming a flight and having it watched, roughly: the ends begin when all of that is done for all.
 const LAUNCH_NS: u64 = 24_000;
@@ -59,9 +61,10 @@ pub(super) fn measure<D: Device>(
         let mut draws = Draws::new(setup.extent.seed, flights as u64 ^ (round << 20));
         let clock = setup.device.clock();
         let first = clock.now() + Nanos::from_nanos(LAUNCH_NS * flights as u64) + FIRST;
+        let span = SPAN.as_nanos().max(SPAN_EACH_NS * flights as u64);
         let (mut waits, mut landed) = (Vec::with_capacity(flights), Vec::with_capacity(flights));
         // In the order of their ends, at random, and so that each lane's are.
-        let mut after: Vec<u64> = (0..flights).map(|_| draws.between(0, SPAN.as_nanos())).collect();
+        let mut after: Vec<u64> = (0..flights).map(|_| draws.between(0, span)).collect();
         after.sort_unstable();
         for (number, after) in after.into_iter().enumerate() {
             let lane = &lanes[number % lanes.len()];
@@ -197,7 +200,7 @@ fn locally<D: Device>(
     for (number, mut flight) in flights.into_iter().enumerate() {
         let (local, point, plan) = (Rc::clone(setup.hosts.local()), point(points, number), *plan);
         waits.push(tasks.spawn_local(async move {
-            let wait = Wait::new(&plan).predicted(point.predict(&plan));
+            let wait = Wait::new(&plan).expecting(point.forecast(&plan));
             let result = drive(wait, &mut flight, &*local, None).await;
             let known = clock.now();
             point.observe(&result);

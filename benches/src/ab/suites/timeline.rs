@@ -110,7 +110,7 @@ pub(super) fn draw<D: Device>(
                 Traced { inner: setup.hosts.park(idle), trace: &trace },
             );
             let mut port = Traced { inner: setup.device.port()?, trace: &trace };
-            let wait = Wait::new(plan).predicted(point.predict(plan));
+            let wait = Wait::new(plan).expecting(point.forecast(plan));
             run_inline(drive(wait, &mut port, &host, None))??;
             clock.now()
         }
