@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::session::Extent;
-use super::suites::{Case, Suite, cases};
+use super::suites::{Case, Suite, cases, share_out};
 use crate::gpu::Words;
 
 /// What `--help` shows.
@@ -154,7 +154,12 @@ impl Args {
             ));
         }
         let wanted = |case: &Case| self.names.is_empty() || self.names.iter().any(|name| fits(case, name));
-        Ok(all.into_iter().filter(wanted).collect())
+        let mut chosen: Vec<Case> = all.into_iter().filter(wanted).collect();
+        // Else each takes as long as in a whole run.
+        if self.seconds.is_some() {
+            share_out(&mut chosen);
+        }
+        Ok(chosen)
     }
 
     /// Where records go.

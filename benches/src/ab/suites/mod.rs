@@ -163,6 +163,15 @@ pub fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
+/// Shares out the time of a suite among those of its cases that are here.
+pub fn share_out(cases: &mut [Case]) {
+    for suite in Suite::ALL {
+        let of_it = |case: &Case| case.suite == suite;
+        let all: f64 = cases.iter().filter(|case| of_it(case)).map(|case| case.share).sum();
+        cases.iter_mut().filter(|case| of_it(case)).for_each(|case| case.share /= all);
+    }
+}
+
 /// Long work needs longer for as many waits.
 fn weight(work: &Work) -> f64 {
     match work {
@@ -189,6 +198,17 @@ mod tests {
                 let share: f64 = cases.iter().filter(|case| case.suite == suite).map(|case| case.share).sum();
                 assert!((share - 1.0).abs() < 1e-9, "{suite:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_suite_is_for_those_of_its_cases_that_are_run() {
+        let mut chosen = cases(true);
+        chosen.retain(|case| case.suite != Suite::Wake || case.name == "100 us");
+        share_out(&mut chosen);
+        for suite in Suite::ALL {
+            let share: f64 = chosen.iter().filter(|case| case.suite == suite).map(|case| case.share).sum();
+            assert!((share - 1.0).abs() < 1e-9, "{suite:?}");
         }
     }
 
