@@ -3,5 +3,7 @@
 //! | here | what |
 //! |---|---|
 //! | [`schema`] | the lines of a run's file |
+//! | [`report`] | `bench report`: runs as a table and as a page, compared, and guarded in CI |
 
+pub mod report;
 pub mod schema;

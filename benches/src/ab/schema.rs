@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::record::Environment;
 use crate::stats::{Interval, Quantiles};
 
+/// The version of this schema, in [`Run::schema`]. It grows when a reader of the one before would misread a file.
+pub const VERSION: u32 = 1;
+
 /// One line of a run's file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -82,6 +85,9 @@ pub struct Cell {
     pub arm: String,
     /// Whose way it is: `wakeline`, `raw`, or a peer's name with its version.
     pub family: String,
+    /// The text of its plan, where it has one: the same name may stand for another margin on another machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub plan: Option<String>,
     /// The arm that the ratios are to.
     pub base: String,
     /// How many rounds were run.
