@@ -136,7 +136,7 @@ fn labels_do_not_overlap() {
         for label in picture.descendants().filter(|node| node.has_tag_name("text")) {
             let at = |name: &str| label.attribute(name).unwrap().parse::<f64>().unwrap();
             let words = text(label);
-            let width = 5.6 * f64::from(u32::try_from(words.chars().count()).unwrap());
+            let width = 6.9 * f64::from(u32::try_from(words.chars().count()).unwrap());
             let class = label.attribute("class").unwrap_or("");
             let left = match class.rsplit(' ').next() {
                 Some("mid") => at("x") - width / 2.0,

@@ -48,9 +48,11 @@ pub const COUNTS: [&str; 1] = ["instructions"];
 /// These metrics, each once, in the order to show them: those that matter most to the suite first.
 pub(crate) fn metrics_of<'a>(suite: &str, names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let first: &[&str] = match suite {
-        "burn" => &["cpu", "process_cpu", "energy", "latency", "latency_p50"],
-        "serve" => &["throughput", "cpu", "process_cpu", "energy", "latency", "latency_p50"],
-        _ => &["latency", "latency_p50", "cpu", "process_cpu", "energy", "throughput"],
+        "burn" => &["cpu", "energy", "latency_p50", "latency", "process_cpu"],
+        "serve" => {
+            &["throughput", "cpu", "energy", "request_latency", "latency_p50", "latency", "process_cpu"]
+        }
+        _ => &["latency_p50", "cpu", "energy", "latency", "process_cpu", "throughput"],
     };
     let mut metrics = distinct(names.map(String::as_str));
     metrics.sort_by_key(|name| (first.iter().position(|known| known == name).unwrap_or(first.len()), *name));

@@ -21,10 +21,9 @@ impl Difference {
     ///
     /// ```
     /// use wakeline_benches::{Interval, ab::report::Difference};
-    /// let (before, after) = (Interval::of(&[1.0, 1.2, 1.1])?, Interval::of(&[2.0, 2.2, 2.1])?);
-    /// let difference = Difference::between(before, after)?;
+    /// let [before, after] = [[1.0, 1.2, 1.1], [2.0, 2.2, 2.1]].map(|ratios| Interval::of(&ratios).unwrap());
+    /// let difference = Difference::between(before, after).unwrap();
     /// assert!((difference.mean - 1.0).abs() < 1e-12 && (difference.degrees - 4.0).abs() < 1e-9);
-    /// # Some(())
     /// ```
     pub fn between(before: Interval, after: Interval) -> Option<Self> {
         let (first, second) = (Spread::of(before)?, Spread::of(after)?);

@@ -1,26 +1,6 @@
 //! `--fail-if`: a condition on a ratio or a count, under which a run has failed.
 //!
-//! ```text
-//! condition = quantity "(" place ")" "." metric op bound
-//! quantity  = "ratio"     the metric by that of the base arm, paired by round
-//!           / "change"    that ratio in this run less that in the first of the files (with --compare)
-//!           / "count"     the metric itself, of those that are counted, not timed: instructions
-//! place     = part "/" part "/" part          suite, case and arm
-//! part      = 1*char / DQUOTE *char DQUOTE    `*` outside of quotes stands for anything, also for nothing
-//! metric    = 1*( ALPHA / DIGIT / "_" )
-//! op        = ">" / ">=" / "<" / "<="
-//! bound     = [ "+" / "-" ] 1*DIGIT [ "." 1*DIGIT ]
-//! ```
-//!
-//! Blanks around a part, an operator or a bound do not count. A part with `/`, `(`, `)`, `*` or a quote in it is written in
-//! quotes, where `\` stands before a quote or a `\`.
-//!
-//! **The safe side.** A condition holds only where all of the 99 % interval fulfils it: `ratio(..) > 1.05` holds where
-//! the interval's low end is above 1.05. So what chance can explain fails no run; what is not that sure is said to be
-//! "not shown". A condition that nothing in the file can be held against is an error, never a pass.
-//!
-//! **No times.** A bound on nanoseconds fails on another machine, or on the same one on another day, for no fault of the
-//! code. A ratio to an arm that took turns within the same run does not.
+//! The grammar and its reasons stand at [`Condition`].
 
 mod parse;
 
@@ -34,7 +14,29 @@ use crate::stats::Interval;
 
 pub use parse::ParseError;
 
-/// A condition under which a run has failed: see the [module](self).
+/// A condition under which a run has failed.
+///
+/// ```text
+/// condition = quantity "(" place ")" "." metric op bound
+/// quantity  = "ratio"     the metric by that of the base arm, paired by round
+///           / "change"    that ratio in this run less that in the first of the files (with --compare)
+///           / "count"     the metric itself, of those that are counted, not timed: instructions
+/// place     = part "/" part "/" part          suite, case and arm
+/// part      = 1*char / DQUOTE *char DQUOTE    `*` outside of quotes stands for anything, also for nothing
+/// metric    = 1*( ALPHA / DIGIT / "_" )
+/// op        = ">" / ">=" / "<" / "<="
+/// bound     = [ "+" / "-" ] 1*DIGIT [ "." 1*DIGIT ]
+/// ```
+///
+/// Blanks around a part, an operator or a bound do not count. A part with `/`, `(`, `)`, `*` or a quote in it is written in
+/// quotes, where `\` stands before a quote or a `\`.
+///
+/// **The safe side.** A condition holds only where all of the 99 % interval fulfils it: `ratio(..) > 1.05` holds where
+/// the interval's low end is above 1.05. So what chance can explain fails no run; what is not that sure is said to be
+/// "not shown". A condition that nothing in the file can be held against is an error, never a pass.
+///
+/// **No times.** A bound on nanoseconds fails on another machine, or on the same one on another day, for no fault of the
+/// code. A ratio to an arm that took turns within the same run does not.
 ///
 /// ```
 /// use wakeline_benches::ab::report::{Condition, Quantity, Test};

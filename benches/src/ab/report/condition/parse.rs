@@ -72,7 +72,7 @@ struct Fault(usize, String);
 impl FromStr for Condition {
     type Err = ParseError;
 
-    /// Reads a condition by the grammar of the [module](super).
+    /// Reads a condition by the grammar at [`Condition`].
     ///
     /// # Errors
     ///

@@ -6,8 +6,8 @@ const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 /// The distances that ticks of a linear axis may have, in a decade.
 const DISTANCES: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
 
-/// How wide a character of a label is taken to be, in units of the picture: a little more than most are.
-const CHAR_PX: f64 = 6.3;
+/// How wide a character of a label is taken to be, in units of the picture: a digit of a wide font.
+const CHAR_PX: f64 = 7.0;
 
 /// The least space between two labels.
 const GAP_PX: f64 = 8.0;

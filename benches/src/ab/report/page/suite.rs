@@ -73,11 +73,14 @@ fn begin(out: &mut Out, heading: &str, sentence: &str, class: &str) -> fmt::Resu
     write!(out, "<h3>{heading}</h3><p class=\"aside\">{sentence}</p><div class=\"{class}\">")
 }
 
+/// The most metrics whose ratios are drawn: a row of pictures on a wide screen. The table has all of them.
+const DRAWN_MAX: usize = 3;
+
 type Cases<'a> = [(&'a str, Vec<&'a Cell>)];
 
 /// The ratios of every metric that has any.
 fn ratios(out: &mut Out, arms: &Arms<'_>, suite: &str, cases: &Cases<'_>, cells: &[&Cell]) -> fmt::Result {
-    let forests: Vec<Forest<'_>> =
+    let mut forests: Vec<Forest<'_>> =
         names::metrics_of(suite, cells.iter().flat_map(|cell| cell.metrics.keys()))
             .iter()
             .map(|metric| {
@@ -99,8 +102,13 @@ fn ratios(out: &mut Out, arms: &Arms<'_>, suite: &str, cases: &Cases<'_>, cells:
     if forests.is_empty() {
         return Ok(());
     }
-    let sentence = "Each arm by the base arm of the same round, with the 99\u{a0}% interval; the line is at 1. An interval across the line shows no difference.";
-    begin(out, "Ratios to the base", sentence, "forests")?;
+    let more =
+        if forests.len() > DRAWN_MAX { " The numbers below have those of the other metrics." } else { "" };
+    forests.truncate(DRAWN_MAX);
+    let sentence = format!(
+        "Each arm by the base arm of the same round, with the 99\u{a0}% interval; the line is at 1. An interval across the line shows no difference.{more}"
+    );
+    begin(out, "Ratios to the base", &sentence, "forests")?;
     for forest in &forests {
         forest::forest(out, forest)?;
     }

@@ -50,7 +50,7 @@ fn lanes(out: &mut Out, arms: &Arms<'_>, wait: &Timeline, from: u64, to: u64) ->
         (SIZE.0, bottom + 36.0),
         &format!("One wait of {} in {}", wait.arm, wait.case),
         &format!(
-            "What happened from {} to {} after the launch, a lane each: {}. The times are in the table below.",
+            "What happened from {} to {} after the launch, a lane each: {}. The times are in the table below, which opens.",
             digits::ns(from),
             digits::ns(to),
             names.join("; ")
@@ -151,7 +151,7 @@ fn last_part(spans: &[Span], end: u64) -> Option<u64> {
 
 fn table(out: &mut Out, spans: &[Span], end: u64) -> fmt::Result {
     out.write_str(
-        "<table class=\"spans\"><thead><tr><th scope=\"col\">what</th><th scope=\"col\" class=\"num\">from</th><th scope=\"col\" class=\"num\">to</th><th scope=\"col\" class=\"num\">length</th></tr></thead><tbody>",
+        "<details><summary>The times</summary><table class=\"spans\"><thead><tr><th scope=\"col\">what</th><th scope=\"col\" class=\"num\">from</th><th scope=\"col\" class=\"num\">to</th><th scope=\"col\" class=\"num\">length</th></tr></thead><tbody>",
     )?;
     for span in spans {
         let [from, to] = [span.from_ns, span.to_ns].map(|at| digits::moment(at, end));
@@ -165,7 +165,7 @@ fn table(out: &mut Out, spans: &[Span], end: u64) -> fmt::Result {
             "<td class=\"num\">{from}</td><td class=\"num\">{to}</td><td class=\"num\">{length}</td></tr>"
         )?;
     }
-    out.write_str("</tbody></table>")
+    out.write_str("</tbody></table></details>")
 }
 
 #[cfg(test)]
