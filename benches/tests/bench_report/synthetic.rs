@@ -50,10 +50,9 @@ pub(crate) fn environment() -> Environment {
         kernel: "6.18.0".to_owned(),
         arch: "x86_64".to_owned(),
         release: true,
-        version: "0.1.0".to_owned(),
         timer_slack_ns: Some(50_000),
-        seed: 7,
         began_unix_s: 1_795_000_000,
+        ..Environment::of_this_thread(7)
     }
 }
 
