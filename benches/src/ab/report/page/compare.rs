@@ -15,7 +15,7 @@ use crate::stats::Interval;
 pub(super) fn comparison(out: &mut Out, arms: &Arms<'_>, comparison: &Comparison, id: &str) -> fmt::Result {
     write!(
         out,
-        "<section id=\"{id}\"><h2>What changed</h2><p>From <code>{}</code> to <code>{}</code>: {}</p>",
+        "<section id=\"{id}\"><h2>What changed</h2><p>From <code>{}</code> to <code>{}</code>: {}.</p>",
         Text(&comparison.before),
         Text(&comparison.after),
         Text(comparison.summary())
