@@ -23,6 +23,8 @@ fn run(name: &str, args: &[&str]) -> (Vec<Line>, String) {
     let output = bench(&[args, &["--out", out.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{output:?}");
     let lines = read_json_lines(std::fs::read(out.join("run.jsonl")).unwrap().as_slice()).unwrap();
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"), "{page}");
     std::fs::remove_dir_all(&out).unwrap();
     (lines, String::from_utf8(output.stdout).unwrap())
 }
@@ -82,8 +84,8 @@ fn wrong_arguments_are_refused_with_one_line() {
             &["--device", "sim", "--arms", "flag:pak_us=1,backstop_us=9"],
             "bench: `--arms flag:pak_us=1,backstop_us=9`: ",
         ),
-        (&["--device", "sim", "--baseline", "no/such/run.jsonl"], "bench: `--baseline no/such/run.jsonl`: "),
-        (&["--device", "sim", "--baseline", env!("CARGO_MANIFEST_PATH")], "bench: `--baseline "),
+        (&["--device", "sim", "--baseline", "no/such/run.jsonl"], "bench: `--baseline`: no/such/run.jsonl: "),
+        (&["--device", "sim", "--baseline", env!("CARGO_MANIFEST_PATH")], "bench: `--baseline`: "),
     ] {
         let output = bench(args);
         let message = String::from_utf8(output.stderr).unwrap();
@@ -169,7 +171,7 @@ fn a_small_run_gives_a_file_that_reads_back_and_a_table() {
     for suite in &run.suites {
         let of_it = cells.iter().filter(|cell| cell.suite == *suite);
         assert!(of_it.clone().any(|cell| cell.family == "wakeline"), "{suite}");
-        assert!(table.contains(&format!("{suite}: ")), "{suite}");
+        assert!(table.contains(&format!("\n{suite}\n")), "{suite}: {table}");
         for cell in of_it {
             let latency = cell.latency.as_ref().unwrap_or_else(|| panic!("{cell:?}"));
             assert!(latency.count > 0 && latency.p50_ns <= latency.max_ns, "{cell:?}");
@@ -207,14 +209,14 @@ fn chosen_arms_are_run_with_their_base_and_nothing_else_is() {
     assert_eq!(arms, ["spin", "block", plan]);
     let text = cells(&lines)[2].plan.clone().unwrap();
     assert_eq!(format!("{text}@watcher"), plan);
-    // An earlier run is shown beside.
+    // It is compared with an earlier run.
     let out = folder("arms-before");
     let out = out.to_str().unwrap();
     let args = ["wake/100 us", "--quick", "--device", "sim", "--rounds", "2", "--arms", "block"];
     assert!(bench(&[&args[..], &["--out", out]].concat()).status.success());
     let before = format!("{out}/run.jsonl");
     let (_, table) = run("arms-after", &[&args[..], &["--baseline", &before]].concat());
-    assert!(table.contains("cpu before"), "{table}");
+    assert!(table.contains(&format!("from {before} to ")) && table.contains("ratio before"), "{table}");
     std::fs::remove_dir_all(out).unwrap();
 }
 

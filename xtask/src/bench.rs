@@ -30,7 +30,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (peers, words): (Vec<_>, Vec<_>) = args.words.iter().partition(|word| *word == "--peers");
     let program = if peers.is_empty() { own()? } else { with_peers()? };
     let mut bench = Cmd::new(program).here().args(words);
-    if let Some(commit) = commit() {
+    // What only shows earlier runs is of no commit.
+    let reports = args.words.first().is_some_and(|word| word == "report");
+    if let Some(commit) = commit().filter(|_| !reports) {
         bench = bench.arg("--commit").arg(commit);
     }
     bench.run_for_code()

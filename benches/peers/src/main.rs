@@ -14,8 +14,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use wakeline_benches::ab::device::{CudaBench, RawWay};
-use wakeline_benches::ab::run::{Peers, bench};
-use wakeline_benches::gpu::{Failure, Gpu, finish};
+use wakeline_benches::ab::run::{self, Peers};
+use wakeline_benches::gpu::{Failure, Gpu};
 use wakeline_core::Error;
 
 use theirs::Theirs;
@@ -49,6 +49,5 @@ impl Peers for Libraries {
 }
 
 fn main() -> ExitCode {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    finish("bench_peers", bench(words, &Libraries::default()))
+    run::main("bench_peers", std::env::args_os().skip(1), &Libraries::default())
 }

@@ -7,15 +7,16 @@ use super::suites::{Case, Suite, cases, share_out};
 use crate::gpu::Words;
 
 /// What `--help` shows.
-pub const USAGE: &str = "usage: cargo xtask bench [NAME..] [options], bench list, or bench selftest
+pub const USAGE: &str = "usage: cargo xtask bench [NAME..] [options], bench list, bench selftest, or bench report FILE..
   NAME             run the cases with this in `suite/case`: wake, `serve/batch 16`; see `list` (default: all)
   list             show suites, cases and arms
   selftest         compare arms that are the same, and one that is 5 % slower: whether the method tells which
+  report FILE..    show earlier runs, compare them, or guard them; see report --help
   --quick          fewer cases and less of each: under 3 minutes in all
   --device KIND    auto, sim or cuda: what the work runs on (default: auto, a GPU where there is one)
   --arms A,B,..    plans, hosts, and names of the raw and the peers' ways; see `list` (default: some of each)
-  --out DIR        write DIR/run.jsonl (default: out/bench)
-  --baseline FILE  show the ratios of an earlier run beside
+  --out DIR        write DIR/run.jsonl and DIR/report.html (default: out/bench)
+  --baseline FILE  compare with an earlier run: what changed, by the ratios to the base
   --seed N         what loads are drawn from (default: 0)
   --rounds N       run so many rounds a case, however long they take
   --seconds N      measure each suite for about so long

@@ -11,7 +11,7 @@
 //! | [`checks`] | whether the machine is fit to be measured on |
 //! | [`energy`] | what the GPU and the processors have used, where the machine tells |
 //! | [`draws`] | seeded loads |
-//! | [`table`] | a run as text |
+//! | [`report`] | `bench report`: runs as a table and as a page, compared, and guarded in CI |
 //! | [`selftest`] | whether the method finds what is there, and nothing else |
 
 pub mod args;
@@ -21,10 +21,10 @@ pub mod device;
 pub mod draws;
 pub mod energy;
 pub mod hosts;
+pub mod report;
 pub mod rounds;
 pub mod run;
 pub mod schema;
 pub mod selftest;
 pub mod session;
 pub mod suites;
-pub mod table;

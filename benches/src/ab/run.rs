@@ -1,8 +1,10 @@
 //! A run, from its first line to its last.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, Write as _};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use wakeline_core::{Error, Nanos};
@@ -14,21 +16,21 @@ use super::checks;
 use super::device::{CudaBench, Device, RawWay, SimBench};
 use super::energy::Energy;
 use super::hosts::{Hosts, Line as HostLine};
-use super::schema::{Check, End, Line, Run};
+use super::report::{Comparison, RunFile, main_report, page, table};
+use super::schema::{Check, End, Line, Run, VERSION};
 use super::selftest;
 use super::session::{Output, Setup, Ways};
 use super::suites::{Suite, cases};
-use super::table::table;
 use crate::apart::Apart;
-use crate::gpu::{Failure, Gpu};
-use crate::record::{Environment, read_json_lines};
+use crate::gpu::{Failure, Gpu, finish};
+use crate::record::Environment;
 use crate::stats::Quantiles;
-
-/// The version of the lines that are written.
-pub const SCHEMA: u32 = 1;
 
 /// What the file of a run is called.
 pub const FILE: &str = "run.jsonl";
+
+/// What its page is called.
+pub const PAGE: &str = "report.html";
 
 /// The ways of waiting of other libraries, for work on a GPU.
 pub trait Peers {
@@ -79,12 +81,16 @@ impl More<SimBench> for NoPeers {
     }
 }
 
-/// Does what the words behind the program's name ask for.
-///
-/// # Errors
-///
-/// See [`Failure`].
-pub fn bench(words: impl Iterator<Item = String>, peers: &impl Peers) -> Result<(), Failure> {
+/// The program of this name, with what the words behind it ask for.
+pub fn main(name: &str, words: impl Iterator<Item = OsString>, peers: &impl Peers) -> ExitCode {
+    let mut words = words.peekable();
+    if words.next_if(|word| word == "report").is_some() {
+        return main_report(words);
+    }
+    finish(name, bench(words.map(|word| word.to_string_lossy().into_owned()), peers))
+}
+
+fn bench(words: impl Iterator<Item = String>, peers: &impl Peers) -> Result<(), Failure> {
     let args = Args::parse(words).map_err(Failure::Usage)?;
     match args.task {
         Task::Help => Ok(writeln!(io::stdout(), "{USAGE}")?),
@@ -143,10 +149,9 @@ fn open<D: Device>(
 }
 
 /// An earlier run, where one was named.
-fn earlier(args: &Args) -> Result<Vec<Line>, Failure> {
-    let Some(path) = &args.baseline else { return Ok(Vec::new()) };
-    let read = File::open(path).and_then(|file| read_json_lines(BufReader::new(file)));
-    read.map_err(|error| Failure::Usage(format!("`--baseline {}`: {error}", path.display())))
+fn earlier(args: &Args) -> Result<Option<RunFile>, Failure> {
+    let earlier = args.baseline.as_deref().map(RunFile::load).transpose();
+    earlier.map_err(|error| Failure::Usage(format!("`--baseline`: {error}")))
 }
 
 /// What is measured on.
@@ -174,7 +179,7 @@ fn measure<D: Device>(
     Catalogue::new(Nanos::ZERO, named.clone())?.choose(list).map_err(wrong)?;
     let out = args.out();
     fs::create_dir_all(&out)?;
-    let mut output = Output::new(Some(&out.join(FILE)))?;
+    let mut output = Output::new(&out.join(FILE))?;
 
     // From here on, so that the threads of others have what they always have.
     let slack = TimerSlack::set(TimerSlack::LEAST);
@@ -191,8 +196,8 @@ fn measure<D: Device>(
         gpu: about.gpu,
         ..environment
     };
-    output.write(Line::Run(Run {
-        schema: SCHEMA,
+    output.write(&Line::Run(Run {
+        schema: VERSION,
         command: args.words.clone(),
         quick: args.quick,
         device: D::KIND.to_owned(),
@@ -212,12 +217,25 @@ fn measure<D: Device>(
     drop(slack);
     let mut checks = checks::after(&before);
     checks.extend(device.own_lateness().map(lateness));
-    output.write(Line::End(End { took_s: start.elapsed().as_secs_f64(), checks }))?;
+    output.write(&Line::End(End { took_s: start.elapsed().as_secs_f64(), checks }))?;
     output.done();
+    show(&out, earlier)
+}
+
+/// Prints the run that was written to this folder, and makes its page.
+fn show(out: &Path, earlier: Option<RunFile>) -> Result<(), Failure> {
+    let path = out.join(FILE);
+    let this = RunFile::load(&path).map_err(|error| Failure::Broken(error.to_string()))?;
+    let comparison = earlier.as_ref().map(|earlier| Comparison::of(earlier, &this));
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{}", title(output.lines()))?;
-    write!(stdout, "{}", table(output.lines(), &earlier))?;
-    writeln!(stdout, "record     {}, {:.0} s", out.join(FILE).display(), start.elapsed().as_secs_f64())?;
+    writeln!(stdout, "{}", table(&this))?;
+    if let Some(comparison) = &comparison {
+        writeln!(stdout, "{}", comparison.table())?;
+    }
+    let files: Vec<_> = earlier.into_iter().chain([this]).collect();
+    let picture = out.join(PAGE);
+    fs::write(&picture, page(&files, comparison.as_slice()))?;
+    writeln!(stdout, "record     {}\npage       {}", path.display(), picture.display())?;
     Ok(())
 }
 
@@ -270,17 +288,6 @@ fn lateness(late: Quantiles) -> Check {
             us(late.p99_ns)
         ),
     }
-}
-
-fn title(lines: &[Line]) -> String {
-    let Some(Line::Run(run)) = lines.first() else { return String::new() };
-    let Environment { cpu, cpus, os, kernel, gpu, driver, .. } = &run.environment;
-    let device = match (gpu, driver) {
-        (Some(gpu), Some(driver)) => format!("{gpu}, driver {driver}"),
-        (Some(gpu), None) => gpu.clone(),
-        _ => "simulated".to_owned(),
-    };
-    format!("machine    {cpu}, {cpus} CPUs, {os} {kernel}\ndevice     {device}\n")
 }
 
 fn list<D: Device>(args: &Args, catalogue: &Catalogue) -> io::Result<()> {

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::record::Environment;
 use crate::stats::{Interval, Quantiles};
 
+/// The version of this schema, in [`Run::schema`]. It grows when a reader of the one before would misread a file.
+pub const VERSION: u32 = 1;
+
 /// One line of a run's file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

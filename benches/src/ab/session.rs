@@ -150,7 +150,7 @@ impl<D: Device> Setup<'_, D> {
         }
         let labels: Vec<ArmLabel> = chosen.arms.iter().map(Arm::label).collect();
         for arm in 0..chosen.arms.len() {
-            output.write(schema::Line::Cell(rounds.cell(&named.label, &labels, (arm, chosen.base))))?;
+            output.write(&schema::Line::Cell(rounds.cell(&named.label, &labels, (arm, chosen.base))))?;
         }
         Ok(())
     }
@@ -289,11 +289,10 @@ pub fn cpu() -> Option<Nanos> {
     thread_cpu_time()
 }
 
-/// Where a run's lines go: into a file as they come, and kept for the table; with a bar on a terminal.
+/// Where a run's lines go: into a file as they come, with a bar on a terminal.
 #[derive(Debug)]
 pub struct Output {
-    json: Option<JsonLines<File>>,
-    lines: Vec<schema::Line>,
+    json: JsonLines<File>,
     bar: ProgressBar,
 }
 
@@ -301,20 +300,20 @@ pub struct Output {
 const STEPS: u64 = 1_000;
 
 impl Output {
-    /// Into a new file, or nowhere; with a bar for so many cases.
+    /// Into a new file.
     ///
     /// # Errors
     ///
     /// The file cannot be made.
-    pub fn new(file: Option<&Path>) -> io::Result<Self> {
-        let json = file.map(|path| File::create(path).map(JsonLines::new)).transpose()?;
+    pub fn new(file: &Path) -> io::Result<Self> {
+        let json = JsonLines::new(File::create(file)?);
         // Without a terminal it draws nothing.
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
         let bar = match ProgressStyle::with_template("  [{bar:30}] {elapsed:>4}  {msg}") {
             Ok(style) => bar.with_style(style.progress_chars("=> ")),
             Err(_) => bar,
         };
-        Ok(Self { json, lines: Vec::new(), bar })
+        Ok(Self { json, bar })
     }
 
     /// Writes a line.
@@ -322,12 +321,8 @@ impl Output {
     /// # Errors
     ///
     /// The file's.
-    pub fn write(&mut self, line: schema::Line) -> io::Result<()> {
-        if let Some(json) = &mut self.json {
-            json.write(&line)?;
-        }
-        self.lines.push(line);
-        Ok(())
+    pub fn write(&mut self, line: &schema::Line) -> io::Result<()> {
+        self.json.write(line)
     }
 
     /// Says something on standard error, above the bar.
@@ -341,11 +336,6 @@ impl Output {
     /// Says that a case has no arm to run.
     pub fn passes_over(&self, named: &Named) {
         self.say(&format!("{}/{}: none of the chosen arms is for it", named.label.suite, named.label.case));
-    }
-
-    /// What was written so far.
-    pub fn lines(&self) -> &[schema::Line] {
-        &self.lines
     }
 
     /// Takes the bar away.

@@ -70,7 +70,7 @@ pub(super) fn measure<D: Device>(
         for (arm, point) in chosen.arms.iter().zip(&points) {
             // What a driver or a peer does inside is not seen.
             if !matches!(arm.way, Way::Raw(_)) {
-                output.write(timeline::draw(setup, named, arm, point, length)?)?;
+                output.write(&timeline::draw(setup, named, arm, point, length)?)?;
             }
         }
     }

@@ -10,10 +10,8 @@
 
 use std::process::ExitCode;
 
-use wakeline_benches::ab::run::{NoPeers, bench};
-use wakeline_benches::gpu::finish;
+use wakeline_benches::ab::run::{self, NoPeers};
 
 fn main() -> ExitCode {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    finish("bench", bench(words, &NoPeers))
+    run::main("bench", std::env::args_os().skip(1), &NoPeers)
 }

@@ -1,0 +1,64 @@
+//! Conditions held against a run.
+
+use wakeline_benches::ab::report::{Comparison, Condition, Outcome, RunFile, Unjudged};
+
+use crate::synthetic;
+
+fn judge(text: &str, file: &RunFile) -> Result<Vec<Outcome>, Unjudged> {
+    let condition: Condition = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    let judged = condition.judge(file, None)?;
+    Ok(judged.into_iter().map(|judged| judged.outcome).collect())
+}
+
+#[test]
+fn ratios_are_judged_by_the_safe_end_of_their_intervals() {
+    let file = synthetic::full("run.jsonl", 1, 1.0);
+    for (text, outcomes) in [
+        ("ratio(wake/200 us/poll).cpu > 0.5", vec![Outcome::Holds]),
+        ("ratio(wake/200 us/poll).cpu > 1.5", vec![Outcome::HoldsNot]),
+        ("ratio(wake/*/*+predict*).cpu > 0.1", vec![Outcome::HoldsNot; 4]),
+        ("ratio(burn/64 flights*/watcher, 4 threads).cpu > 0.2", vec![Outcome::NotShown]),
+        ("ratio(serve/\"batch 4, closed loop\"/poll).throughput < 0.9", vec![Outcome::HoldsNot]),
+        ("count(fan-in/4,096 streams/watcher, 1 thread).instructions > 500", vec![Outcome::Holds]),
+        ("count(fan-in/4,096 streams/watcher, 1 thread).instructions > 512", vec![Outcome::HoldsNot]),
+    ] {
+        assert_eq!(judge(text, &file), Ok(outcomes), "{text}");
+    }
+}
+
+#[test]
+fn a_guard_that_guards_nothing_does_not_pass() {
+    let file = synthetic::full("run.jsonl", 1, 1.0);
+    for (text, says) in [
+        (
+            "ratio(wake/300 us/poll).cpu > 1",
+            "no suite, case and arm of run.jsonl match; it has: wake/20 us/spin",
+        ),
+        ("ratio(wake/200 us/poll).cpus > 1", "has cpu, energy, latency"),
+        ("ratio(wake/200 us/spin on the word).cpu > 1", "it is the base arm"),
+        ("ratio(fan-in/*/watcher*).instructions > 1", "2 rounds, of at least 3"),
+        ("change(wake/200 us/poll).cpu > 1", "give two at least"),
+    ] {
+        let error = judge(text, &file).unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn changes_are_judged_against_the_first_run() {
+    let (before, after) = (synthetic::full("before.jsonl", 1, 1.0), synthetic::full("after.jsonl", 2, 1.5));
+    let comparison = Comparison::of(&before, &after);
+    let outcome = |text: &str| {
+        let judged = text.parse::<Condition>().unwrap().judge(&after, Some(&comparison)).unwrap();
+        judged[0].outcome
+    };
+    assert_eq!(outcome("change(wake/1 ms/flag*predict*).cpu > 0.02"), Outcome::Holds);
+    assert_eq!(outcome("change(wake/1 ms/flag*predict*).cpu > 0.2"), Outcome::HoldsNot);
+    assert_eq!(outcome("change(wake/1 ms/poll).cpu > 0.1"), Outcome::HoldsNot);
+    let mut other = after.clone();
+    other.run.device = "sim".to_owned();
+    let comparison = Comparison::of(&before, &other);
+    let condition: Condition = "change(wake/1 ms/poll).cpu > 0.1".parse().unwrap();
+    let error = condition.judge(&other, Some(&comparison)).unwrap_err().to_string();
+    assert!(error.contains("not comparable: other device"), "{error}");
+}
