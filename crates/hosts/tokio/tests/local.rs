@@ -245,7 +245,7 @@ fn a_wait_loses_to_a_timeout_and_to_the_other_arm_of_a_select() {
 fn a_sleep_never_ends_early_and_ends_within_microseconds() {
     let _alone = alone();
     let clock = StdClock::new();
-    measured(|_| {
+    measured(|machine| {
         without_timers().block_on(async {
             let local = TokioLocal::<&HostLine>::new(clock, ParkPolicy::default()).unwrap();
             let mut late = Vec::new();
@@ -257,7 +257,8 @@ fn a_sleep_never_ends_early_and_ends_within_microseconds() {
             }
             let (p50, p90) = (quantile(&mut late, 50), quantile(&mut late, 90));
             println!("late by {p50} (p50), {p90} (p90)");
-            holds(p50 <= US(40), || format!("late by {p50} (p50), {p90} (p90)"))
+            // Tokio's own timers would be half a millisecond late.
+            holds(p50 <= US(40) + machine.usual(), || format!("late by {p50} (p50), {p90} (p90)"))
         })
     });
 }
