@@ -237,6 +237,22 @@ fn it_sleeps_again_after_its_host_has_stalled() {
     }
 }
 
+#[test]
+fn a_sleep_that_the_deadline_ends_teaches_nothing_of_the_timer() {
+    let plan = flag("");
+    let mut table = table(&plan, 64, 5_000);
+    let forecast = table.forecast(&(), &plan);
+    let oversleep = &table.forecast(&(), &plan).known.unwrap().oversleep;
+    let margins = || [1_u64 << 18, 1 << 20, 1 << 22].map(|ns| oversleep.margin(ns));
+    let before = margins();
+    let (mut wait, _) = Wait::new(&plan).expecting(forecast).deadline(Some(us(500))).start(us(0));
+    wait.step(us(1), PENDING);
+    assert_eq!(wait.step(us(2), O::Armed), A::SleepUntil(us(500)));
+    wait.step(us(500), O::Woke);
+    let A::Finish(report) = wait.step(us(501), PENDING) else { panic!("goes on") };
+    assert_eq!((report.end, margins()), (End::TimedOut, before));
+}
+
 /// What was asked for a plan with `+adapt` is nothing to a plan without, which would never decide.
 #[test]
 fn what_is_known_tells_nothing_to_another_kind_of_plan() {

@@ -133,9 +133,9 @@ impl Wait {
     /// The sleep has ended: learns how late, then looks whether it was too long.
     #[inline(never)]
     pub(super) fn learn(&mut self, now: Instant) -> Action {
-        // A sleep that somebody ended early says nothing of the timer: until its end nothing is decided.
+        // A sleep that somebody or the deadline ended early says nothing of the timer. (Until the end of the former nothing is decided.)
         if let Ahead::Known(adaptive) = &self.ahead
-            && now >= adaptive.review
+            && now >= adaptive.review.max(self.wake)
         {
             // With a token to look at it slept in pieces.
             let [length, wanted] = [self.wake.since(adaptive.slept), adaptive.wanted]
