@@ -142,7 +142,7 @@ impl<D: LineDriver> KernelWord<D> {
         if self.belongs_with(stream).is_err() || context.completion() != CompletionPath::Word {
             return;
         }
-        let Ok(()) = stream.ready() else { return };
+        let Ok(()) = stream.ready_in_drop() else { return };
         let last = Seq::new(self.reads().get().wrapping_add(BEYOND));
         let stored = context.try_bind().and_then(|_bound| {
             // SAFETY: the context is bound, the stream alive, the address that of a word of a page which is kept until this has landed.
@@ -150,7 +150,7 @@ impl<D: LineDriver> KernelWord<D> {
         });
         match stored {
             // A capture may have begun between the look and the call.
-            Ok(()) if stream.ready().is_ok() => self.last = Some(last),
+            Ok(()) if stream.ready_in_drop().is_ok() => self.last = Some(last),
             Ok(()) => {}
             Err(error) => context.failed_in_drop(&error),
         }
