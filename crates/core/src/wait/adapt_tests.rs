@@ -36,10 +36,22 @@ fn table(plan: &WaitPlan, times: u32, residual_us: u64) -> PointTable<()> {
 
 /// A wait on a virtual clock for work that takes so long, on a host whose sleeps end late by so much; what it saw is fed back.
 fn wait(table: &mut PointTable<()>, plan: &WaitPlan, residual_us: u64, late_us: u64) -> (Report, Vec<A>) {
+    wait_or_cancel(table, plan, residual_us, late_us, false)
+}
+
+/// As [`wait`], perhaps with a token to look at.
+fn wait_or_cancel(
+    table: &mut PointTable<()>,
+    plan: &WaitPlan,
+    residual_us: u64,
+    late_us: u64,
+    cancellable: bool,
+) -> (Report, Vec<A>) {
     let done = us(residual_us);
     let mut now = us(0);
     let (mut actions, mut began) = (Vec::new(), Vec::new());
-    let (mut wait, mut action) = Wait::new(plan).expecting(table.forecast(&(), plan)).start(now);
+    let wait = Wait::new(plan).expecting(table.forecast(&(), plan)).cancellable(cancellable);
+    let (mut wait, mut action) = wait.start(now);
     loop {
         actions.push(action);
         let still = actions.len().checked_sub(STILL_STEPS_MAX).is_some_and(|from| began[from] == now);
@@ -196,12 +208,12 @@ fn a_wait_whose_longer_sleeps_were_late_goes_on() {
 #[test]
 fn steady_waits_are_seldom_late_however_late_the_timer_always_is() {
     let plan = flag("");
-    for late_us in [5, 60, 115, 500, 1_000] {
+    for (late_us, cancellable) in [(5, false), (60, true), (115, false), (500, true), (1_000, false)] {
         for residual_us in (40..400).step_by(7).chain((400..9_000).step_by(333)) {
             let mut table = PointTable::of_one();
             let (mut lates, mut sum) = (0, 0);
             for turn in 0..500 {
-                let (report, _) = wait(&mut table, &plan, residual_us, late_us);
+                let (report, _) = wait_or_cancel(&mut table, &plan, residual_us, late_us, cancellable);
                 let late = (report.elapsed - Nanos::from_micros(residual_us)).as_nanos();
                 if turn >= 250 {
                     lates += u32::from(late > residual_us * 10 + 6_000);

@@ -138,9 +138,10 @@ impl Wait {
             && now >= adaptive.review.max(self.wake)
         {
             // With a token to look at it slept in pieces.
-            let [length, wanted] = [self.wake.since(adaptive.slept), adaptive.wanted]
-                .map(|ns| ns.min(self.look_every).as_nanos());
-            adaptive.known.oversleep.learn(length, wanted, self.report.overshoot.as_nanos());
+            let length = self.wake.since(adaptive.slept).min(self.look_every);
+            let [length, wanted, late] =
+                [length, adaptive.wanted, self.report.overshoot].map(Nanos::as_nanos);
+            adaptive.known.oversleep.learn(length, wanted, late);
         }
         self.look(now)
     }
