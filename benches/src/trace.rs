@@ -216,14 +216,26 @@ impl<W: Write> TraceWriter<W> {
         Ok(Self { out })
     }
 
-    /// Writes a row. Its names are to be such as a reader takes.
+    /// Writes a row. Its names are to be such as a reader takes; times and rows beyond what that takes are written as the most.
     ///
     /// # Errors
     ///
     /// Those of `out`.
     pub fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
-        let Row { workload, point, rows, step, enqueue_ns, residual_ns, gpu_ns } = row;
+        let Row { workload, point, step, .. } = row;
+        let [enqueue_ns, residual_ns, gpu_ns] =
+            [row.enqueue_ns, row.residual_ns, row.gpu_ns].map(|ns| ns.min(STEP_NS_MAX));
+        let rows = row.rows.min(ROWS_MAX);
         writeln!(self.out, "{workload},{point},{rows},{step},{enqueue_ns},{residual_ns},{gpu_ns}")
+    }
+
+    /// Has all of it written.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`, of rows before included where it keeps them back.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -502,6 +514,25 @@ mod tests {
         assert_eq!(new("\n"), format!("t.csv: the trace is empty; its first line must be `{header}`"));
         assert_eq!(new(GOOD), format!("t.csv:1: the header is `{GOOD}`, but must be `{header}`"));
         assert_eq!(error(""), "t.csv: the trace has no steps; below the header stands one row a step");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let most = u64::MAX;
+        let row = Row {
+            workload: "a",
+            point: "b",
+            rows: most,
+            step: most,
+            enqueue_ns: most,
+            residual_ns: most,
+            gpu_ns: most,
+        };
+        let mut text = Vec::new();
+        TraceWriter::new(&mut text).unwrap().row(&row).unwrap();
+        let mut trace = TraceReader::new("t.csv", &text[..]).unwrap();
+        let read = trace.next_row().unwrap().unwrap();
+        assert_eq!((read.rows, read.step, read.residual_ns), (ROWS_MAX, most, STEP_NS_MAX));
     }
 
     #[test]

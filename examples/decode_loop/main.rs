@@ -279,10 +279,14 @@ impl Recorded {
                 residual_ns: residual.as_nanos(),
                 gpu_ns: step.residual.as_nanos(),
             };
-            let failed = |error| Failure::Record { file: self.file.clone(), error };
-            self.trace.row(&row).map_err(failed)?;
+            self.trace.row(&row).map_err(|error| self.failed(error))?;
         }
-        Ok(())
+        // What is kept back would be lost without a word.
+        self.trace.flush().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> Failure {
+        Failure::Record { file: self.file.clone(), error }
     }
 }
 

@@ -126,6 +126,16 @@ fn what_it_records_is_replayed() {
     assert_eq!((again.code, &*again.stderr), (Some(0), ""), "{again:?}");
 }
 
+/// The file was empty, and all was well.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trace_that_finds_no_room_is_told() {
+    let trace = File::tiny("no_room.csv");
+    let ran = run(&mut decode_loop(Some(&trace.0), &["--quiet", "--record", "/dev/full"]));
+    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
+    assert!(ran.stderr.contains("/dev/full: the trace cannot be written: No space left"), "{ran:?}");
+}
+
 #[test]
 fn statistics_tell_of_each_plan_how_its_waits_ended() {
     let (trace, prometheus) = (File::tiny("stats.csv"), File::new("stats.prom", ""));

@@ -97,6 +97,24 @@ fn a_table_is_dumped_as_a_trace() {
     assert_eq!(us, [((0, 1), 2), ((1, 8), 4_700), ((1, 8), 10), ((1, 8), 4_710)]);
 }
 
+/// One long wait had the whole trace refused.
+#[test]
+fn whatever_a_table_holds_is_dumped_as_a_trace_that_can_be_read() {
+    let plan = plan(ADAPT);
+    let mut table = PointTable::new(4).unwrap();
+    for ns in [0, 59_999_999_999, 60_000_000_016, 61_000_000_000, u64::MAX] {
+        table.record(u64::MAX, &plan, Nanos::from_nanos(ns));
+    }
+    let mut text = String::new();
+    table.write_trace("", |rows| ("\u{FEFF}\n\0,\"", *rows), &mut text).unwrap();
+    let trace = Trace::read(TraceReader::new("dump", text.as_bytes()).unwrap(), Keying::Rows(1)).unwrap();
+    let series = &trace.workloads["_"];
+    assert_eq!(series.points, ["\u{FEFF}____"]);
+    let seconds: Vec<_> = series.steps.iter().map(|step| (step.key.1, step.residual.as_micros())).collect();
+    let rows = wakeline_core::ROWS_MAX;
+    assert_eq!(seconds, [0, 59_999_999, 60_000_000, 60_000_000, 60_000_000].map(|us| (rows, us)));
+}
+
 #[test]
 fn a_plan_that_never_sleeps_costs_what_a_spin_does() {
     for text in ["poll", "flag:park_us=50,backstop_us=1000", "flag:park_us=50,backstop_us=1000+trust"] {

@@ -6,11 +6,13 @@ use std::process::{Child, Command, ExitStatus};
 use std::task::{Context as Task, Waker};
 use std::time::{Duration, Instant as Wall};
 
-use wakeline_core::{CompletionPort, ErrorCode};
+use wakeline_core::{CompletionPort, ErrorCode, Seq};
 use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{CompletionPath, ContextConfig, CuStream, Cuda, CudaContext, CudaPort, Ordinal};
+use wakeline_cuda::{
+    CompletionPath, ContextConfig, CuStream, Cuda, CudaContext, CudaPort, Ordinal, TimedStream,
+};
 use wakeline_fake_driver::Fake;
-use wakeline_std::{Point, Watcher, block_on};
+use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
 use wakeline_tokio::TokioWatcher;
@@ -138,7 +140,11 @@ fn forks(cuda: &Cuda) -> i32 {
     let word = context.kernel_word().unwrap();
     context.health().unwrap();
     let (mut bare, mut other) = (stream.port().unwrap(), stream.port().unwrap());
-    let armed = stream.armed_port().unwrap();
+    let mut armed = stream.armed_port().unwrap();
+    let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
+    let stamped = timed.port().unwrap();
+    let given = context.kernel_word().unwrap();
+    given.address();
     // SAFETY: no other thread of this process holds a lock that the child needs: those of the driver's library are not touched there.
     let process = unsafe { libc::fork() };
     if process == 0 {
@@ -152,20 +158,26 @@ fn forks(cuda: &Cuda) -> i32 {
             stream.armed_port().err(),
             word.port(&stream, word.reads()).err(),
             kernels.occupy(&stream, ms(1)).err(),
+            timed.port().err(),
             bare.query().err(),
             bare.arm().err(),
             wait(PLANS[0], &mut bare).err(),
             wait(PLANS[1], &mut bare).err(),
             wait(PLANS[3], &mut other).err(),
             wait(PLANS[5], &mut other).err(),
+            wait(PLANS[5], &mut armed).err(),
             // SAFETY: the stream is the parent's, and no call is made of it.
             unsafe { CuStream::from_raw(&context, raw) }.err(),
             context.clone().close(Duration::ZERO).err(),
         ];
         let codes = codes.map(|error| error.map(|error| error.code()));
         let wrong = codes.iter().position(|code| *code != Some(ErrorCode::Forked));
-        // Neither hangs nor crashes.
-        drop((bare, other, armed, word, kernels, stream, context));
+        // Neither hangs nor crashes, though the pages of words are not there.
+        word.set(Seq::new(1));
+        assert_eq!(stamped.ended(), None);
+        // SAFETY: no kernel was launched that stores it.
+        unsafe { given.retire_behind(&stream) };
+        drop((bare, other, armed, stamped, timed, word, kernels, stream, context));
         // SAFETY: it ends the process, without what the parent does at its end.
         unsafe { libc::_exit(wrong.map_or(0, |index| i32::try_from(index).unwrap() + 1)) };
     }
@@ -173,7 +185,7 @@ fn forks(cuda: &Cuda) -> i32 {
     // SAFETY: `status` is a number's room, and the child this process's.
     let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
     assert_eq!(waited, process);
-    drop((bare, other, armed, kernels));
+    drop((bare, other, armed, stamped, timed, given, kernels));
     // The parent goes on.
     context.health().unwrap();
     wait(PLANS[5], &mut stream.port().unwrap()).unwrap();

@@ -3,8 +3,8 @@
 use std::time::Instant as Wall;
 
 use wakeline_core::{Clock, CompletionPort, ErrorCode, Nanos, Residual, Wait};
-use wakeline_cuda::kernels::TimedSteps;
-use wakeline_cuda::{CuStream, Graph, TimedStream};
+use wakeline_cuda::kernels::{Kernels, TimedSteps};
+use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal, TimedStream};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::driver_tests;
@@ -18,7 +18,8 @@ driver_tests![
         a_point_whose_stamp_was_taken_by_later_ones_does_not_guess,
         nothing_is_launched_in_a_capture_or_on_another_threads_stream,
         steps_are_as_long_as_they_are_told_and_say_when_they_ended,
-        words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under;
+        words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under,
+        words_of_kernels_pass_on_while_their_context_closes;
     FakeLeaving: words_of_kernels_behind_which_nothing_can_be_stored_are_set_aside;
 ];
 
@@ -139,6 +140,29 @@ fn words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under(rig: &Ri
         wait_for(Wait::new(&plan("flag:park_us=50,backstop_us=1000000")), &mut port).unwrap();
         assert!(port.ended().is_some());
     }
+}
+
+/// Whoever closed a context had its page and the context itself leaked by what was dropped meanwhile.
+fn words_of_kernels_pass_on_while_their_context_closes(rig: &Rig) {
+    let before = rig.cuda().census().counts();
+    for busy in [ms(0), ms(300)] {
+        let context = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+        let kernels = Kernels::load(&context).unwrap();
+        let stream = context.stream().unwrap();
+        let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
+        kernels.occupy(&stream, busy).unwrap();
+        drop(timed.port().unwrap());
+        let error = context.close(std::time::Duration::ZERO).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ContextInUse);
+        let context = timed.stream().context();
+        drop((kernels, stream, timed));
+        context.close(std::time::Duration::from_secs(20)).unwrap();
+    }
+    let after = rig.cuda().census().counts();
+    assert_eq!(
+        (after.slots_leaked, after.pages_leaked, after.contexts_leaked),
+        (before.slots_leaked, before.pages_leaked, before.contexts_leaked)
+    );
 }
 
 fn words_of_kernels_behind_which_nothing_can_be_stored_are_set_aside(rig: &Rig) {

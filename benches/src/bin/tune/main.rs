@@ -13,6 +13,7 @@
 mod html;
 mod text;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,16 +44,19 @@ struct Args {
 }
 
 impl Args {
-    fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, String> {
+    fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = Self::default();
         let mut words = words.into_iter();
         let mut trace = None;
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("`{word}` lacks its value"));
-            match word.as_str() {
-                "--plan" => args.plans.push(value()?),
+            // A file's name need not be text.
+            let shown = word.to_string_lossy();
+            let mut value = || words.next().ok_or_else(|| format!("`{shown}` lacks its value"));
+            let text = |value: OsString| value.to_string_lossy().into_owned();
+            match &*shown {
+                "--plan" => args.plans.push(text(value()?)),
                 "--rows" => {
-                    let text = value()?;
+                    let text = text(value()?);
                     let rows = text.parse().ok().filter(|rows| *rows > 0);
                     args.rows = Some(rows.ok_or_else(|| format!("`--rows {text}` is no number from 1 on"))?);
                 }
@@ -60,8 +64,8 @@ impl Args {
                 "--html" => args.html = Some(value()?.into()),
                 "--bound" => args.bound = true,
                 "--help" | "-h" => args.help = true,
-                _ if word.starts_with('-') => return Err(format!("unknown argument `{word}`")),
-                _ if trace.is_some() => return Err(format!("`{word}` is a second trace: give one")),
+                _ if shown.starts_with('-') => return Err(format!("unknown argument `{shown}`")),
+                _ if trace.is_some() => return Err(format!("`{shown}` is a second trace: give one")),
                 _ => trace = Some(PathBuf::from(word)),
             }
         }
@@ -75,8 +79,9 @@ impl Args {
 }
 
 fn main() -> ExitCode {
-    let done =
-        Args::parse(std::env::args().skip(1)).map_err(|wrong| format!("{wrong}\n{USAGE}")).and_then(|args| {
+    let done = Args::parse(std::env::args_os().skip(1))
+        .map_err(|wrong| format!("{wrong}\n{USAGE}"))
+        .and_then(|args| {
             if args.help {
                 return print(USAGE);
             }
@@ -124,7 +129,7 @@ mod tests {
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Args, String> {
-        Args::parse(words.iter().map(ToString::to_string))
+        Args::parse(words.iter().map(OsString::from))
     }
 
     #[test]
@@ -144,5 +149,19 @@ mod tests {
             assert!(parse(words).unwrap_err().contains(wrong), "{words:?}");
         }
         assert!(parse(&["-h"]).unwrap().help);
+    }
+
+    /// Such a name ended the program by a panic.
+    #[cfg(unix)]
+    #[test]
+    fn a_file_name_that_is_no_text_is_one() {
+        use std::os::unix::ffi::OsStringExt;
+        let name = OsString::from_vec(b"\xFF.csv".to_vec());
+        let words = [name.clone(), "--html".into(), name.clone()];
+        let args = Args::parse(words).unwrap();
+        assert_eq!((args.trace, args.html), (name.clone().into(), Some(name.into())));
+        let plan = OsString::from_vec(b"poll\xFF".to_vec());
+        let args = Args::parse(["a.csv".into(), "--plan".into(), plan]).unwrap();
+        assert_eq!(args.plans, ["poll\u{FFFD}"], "which is no plan");
     }
 }

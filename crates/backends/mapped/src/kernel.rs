@@ -63,13 +63,21 @@ impl<D: LineDriver> KernelWord<D> {
         self.place.device()
     }
 
-    /// What the word reads now, `Acquire`.
+    /// What the word reads now, `Acquire`. In a fork's child, which does not have it, [`Seq::ZERO`].
     pub fn reads(&self) -> Seq {
-        self.word(Seq::ZERO).word()
+        if self.context.forked() {
+            return Seq::ZERO;
+        }
+        // SAFETY: the page is the context's.
+        unsafe { self.place.word() }
     }
 
-    /// Stores `number` from the host, `Release`: for a word that tells a kernel something, or what rises between two kernels.
+    /// Stores `number` from the host, `Release`: for a word that tells a kernel something, or what rises between two kernels. Nothing
+    /// in a fork's child.
     pub fn set(&self, number: Seq) {
+        if self.context.forked() {
+            return;
+        }
         // SAFETY: the page is the context's.
         unsafe { self.place.store(number) };
     }
@@ -134,15 +142,15 @@ impl<D: LineDriver> KernelWord<D> {
         if self.belongs_with(stream).is_err() || context.completion() != CompletionPath::Word {
             return;
         }
+        let Ok(()) = stream.ready_in_drop() else { return };
         let last = Seq::new(self.reads().get().wrapping_add(BEYOND));
-        let Ok(()) = stream.ready() else { return };
         let stored = context.try_bind().and_then(|_bound| {
             // SAFETY: the context is bound, the stream alive, the address that of a word of a page which is kept until this has landed.
             unsafe { context.driver.store(stream.raw(), self.place.device(), last.get()) }
         });
         match stored {
             // A capture may have begun between the look and the call.
-            Ok(()) if stream.ready().is_ok() => self.last = Some(last),
+            Ok(()) if stream.ready_in_drop().is_ok() => self.last = Some(last),
             Ok(()) => {}
             Err(error) => context.failed_in_drop(&error),
         }

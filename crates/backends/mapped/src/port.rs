@@ -184,6 +184,8 @@ impl<D: LineDriver> CompletionPort for Port<D> {
 
     fn arm(&mut self) -> Result<Arming, Error> {
         if self.word.is_some() {
+            // A fork's child does not have the word.
+            self.inner().original()?;
             return Ok(Arming::Armed);
         }
         self.inner().open()?;

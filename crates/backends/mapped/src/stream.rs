@@ -216,8 +216,15 @@ impl<D: LineDriver> Stream<D> {
     ///
     /// As [`port`](Self::port).
     pub fn ready(&self) -> Result<(), Error> {
+        self.inner.context.open()?;
+        self.ready_in_drop()
+    }
+
+    /// As [`ready`](Self::ready), of a context that may be closed: what lets it go is to do so to the end.
+    pub(crate) fn ready_in_drop(&self) -> Result<(), Error> {
         let shared = &self.inner;
-        shared.context.open()?;
+        shared.context.sound()?;
+        shared.context.original()?;
         shared.is_here()?;
         let _bound = shared.context.bind()?;
         shared.is_free()

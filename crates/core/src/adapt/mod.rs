@@ -51,8 +51,13 @@ pub(crate) struct Known {
 /// by its own numbers alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Course {
-    /// Sleep until so long after the start.
-    Sleep(Nanos),
+    /// Sleep.
+    Sleep {
+        /// Until so long after the start.
+        until: Nanos,
+        /// It ends early by what sleeps of this length are late by.
+        wanted: Nanos,
+    },
     /// Watch, and decide again so long after the start.
     Watch(Nanos),
 }
@@ -68,6 +73,8 @@ struct Moment {
     min: u64,
     max: u64,
     guard: u64,
+    /// The wait has not slept yet.
+    fresh: bool,
     /// A nap in proportion to the time spent: so late a wait may be whatever its residual turns out to be.
     nap: u64,
 }
@@ -80,17 +87,17 @@ impl Known {
         Some(Nanos::from_nanos(ns(*next)) - elapsed)
     }
 
-    /// What to do so long after the start.
+    /// What to do so long after the start; `fresh` says that the wait has not slept yet.
     ///
     /// At most 240 instructions: a search in the window and arithmetic.
     #[inline]
-    pub(crate) fn course(&self, adapt: &Adapt, elapsed: Nanos) -> Course {
+    pub(crate) fn course(&self, adapt: &Adapt, elapsed: Nanos, fresh: bool) -> Course {
         let [guard, min, max] = [adapt.guard(), adapt.min_sleep(), adapt.max_sleep()].map(Nanos::as_nanos);
         if elapsed.as_nanos() > LONGEST_NS {
-            return Course::Sleep(elapsed + adapt.max_sleep());
+            return sleep(elapsed.as_nanos(), max, max);
         }
         let (now, late_pct) = (elapsed.as_nanos(), u64::from(adapt.late_pct()));
-        let moment = Moment { now, late_pct, min, max, guard, nap: now * late_pct / 100 };
+        let moment = Moment { now, late_pct, min, max, guard, fresh, nap: now * late_pct / 100 };
         let (all, at) = (self.residuals.all(), units(now));
         match all.split_at(all.partition_point(|residual| *residual <= at)) {
             (_, []) => self.past(moment),
@@ -106,10 +113,11 @@ impl Known {
     fn past(&self, Moment { now, late_pct, min, max, nap, .. }: Moment) -> Course {
         let least = min + self.oversleep.usual(min);
         if nap < least {
+            self.oversleep.fade(min);
             return watch(now, when_napping(least, late_pct));
         }
         let length = nap.saturating_sub(self.oversleep.usual(nap));
-        Course::Sleep(Nanos::from_nanos(now + length.clamp(min, max)))
+        sleep(now, length.clamp(min, max), nap.min(max))
     }
 
     /// Some residuals lie ahead, at least one.
@@ -119,7 +127,7 @@ impl Known {
     /// lie near to its edges: a sleep grows with the distance from the residual before, and ends a bit ahead of the next.
     #[inline]
     fn among(&self, moment: Moment, passed: &[u32], ahead: &[u32]) -> Course {
-        let Moment { now, late_pct, min, max, guard, nap } = moment;
+        let Moment { now, late_pct, min, max, guard, fresh, nap } = moment;
         let left = ahead.len() as u64;
         let odds = late_pct * (left + 1);
         let end = ns(ahead[0]);
@@ -148,7 +156,11 @@ impl Known {
             length = sparse.min(nap).saturating_sub(margin).min(width / 2).min(max);
         }
         if length >= min {
-            return Course::Sleep(Nanos::from_nanos(now + length));
+            return sleep(now, length, wanted);
+        }
+        // Else what keeps it awake would be learned of no more.
+        if fresh && wanted >= min {
+            self.oversleep.fade(wanted);
         }
         // Until the next gap that is worth a sleep, or until a nap is.
         let need = units(min + margin + guard);
@@ -167,6 +179,10 @@ impl Known {
 /// When a nap in proportion to the time spent is as long as that, and [`BEHIND_NS`] later: that long after now at least, where it is shorter now.
 fn when_napping(length: u64, late_pct: u64) -> u64 {
     length * 100 / late_pct + BEHIND_NS
+}
+
+fn sleep(now: u64, length: u64, wanted: u64) -> Course {
+    Course::Sleep { until: Nanos::from_nanos(now.saturating_add(length)), wanted: Nanos::from_nanos(wanted) }
 }
 
 fn watch(now: u64, until: u64) -> Course {

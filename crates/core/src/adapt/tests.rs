@@ -30,13 +30,13 @@ fn window(residuals_us: &[u64]) -> Window {
 }
 
 fn course(residuals_us: &[u64], elapsed: Nanos) -> Course {
-    window(residuals_us).known().course(&adapt(), elapsed)
+    window(residuals_us).known().course(&adapt(), elapsed, true)
 }
 
 /// How long it is to sleep, in microseconds.
 fn sleep_us(residuals_us: &[u64], elapsed_us: u64) -> Option<u64> {
     match course(residuals_us, us(elapsed_us)) {
-        Course::Sleep(until) => Some((until - us(elapsed_us)).as_micros()),
+        Course::Sleep { until, .. } => Some((until - us(elapsed_us)).as_micros()),
         Course::Watch(until) => {
             assert!(until >= us(elapsed_us), "watches until {until}, which is over");
             None
@@ -79,7 +79,7 @@ fn it_sleeps_through_the_gap_between_two_clusters() {
     let (mut now, mut sleeps) = (11, 0);
     while now < 8_600 {
         match course(&two, us(now)) {
-            Course::Sleep(until) => {
+            Course::Sleep { until, .. } => {
                 let length = until.as_micros() - now;
                 assert!(
                     length <= (now - 10) / 4 + now / 100,
@@ -118,16 +118,28 @@ fn oversleep_is_learned_by_length_and_no_single_one_counts_for_much() {
     let (short, long) = (50_000, 5_000_000);
     let prior = oversleep.margin(short);
     assert!(prior < 15_000 && oversleep.margin(long) > 50_000);
-    oversleep.learn(short, 3_000_000_000);
+    oversleep.learn(short, short, 3_000_000_000);
     assert!(oversleep.margin(short) < 2 * prior, "one late by seconds");
     // One in 50 is late by 40 us, the others by 5.
     for turn in 0..5_000_u64 {
-        oversleep.learn(short, if turn % 50 == 0 { 40_000 } else { 5_000 });
+        oversleep.learn(short, short, if turn % 50 == 0 { 40_000 } else { 5_000 });
     }
     assert!((35_000..70_000).contains(&oversleep.margin(short)), "{}", oversleep.margin(short));
-    (0..5_000).for_each(|_| oversleep.learn(short, 5_000));
+    (0..5_000).for_each(|_| oversleep.learn(short, short, 5_000));
     assert!((3_500..7_600).contains(&oversleep.margin(short)), "{}", oversleep.margin(short));
     assert!(oversleep.margin(long) > 50_000, "another class");
+}
+
+/// Sleeps were to be later than there was time, so there were none, and nothing was learned ever after.
+#[test]
+fn a_margin_that_leaves_no_time_for_a_sleep_fades() {
+    let window = window(&[1_000; 64]);
+    let known = window.known();
+    (0..20).for_each(|_| known.oversleep.learn(900_000, 900_000, 5_000_000));
+    let sleeps = |fresh| matches!(known.course(&adapt(), us(2), fresh), Course::Sleep { .. });
+    assert!(!(0..5_000).any(|_| sleeps(false)), "a wait that has slept has learned from that");
+    let waits = (0..5_000).take_while(|_| !sleeps(true)).count();
+    assert!((500..4_500).contains(&waits), "{waits}");
 }
 
 #[test]
@@ -153,16 +165,18 @@ fn it_naps_where_longer_sleeps_are_later_by_more_than_they_are_longer() {
     let adapt = Adapt::new(1, 0, 10, 20_000, 64).unwrap();
     let window = window(&[]);
     let known = window.known();
-    (0..4).for_each(|_| known.oversleep.learn(10_000, 362_474));
-    (0..6).for_each(|_| known.oversleep.learn(39_000, 362_474));
+    (0..4).for_each(|_| known.oversleep.learn(10_000, 10_000, 362_474));
+    (0..6).for_each(|_| known.oversleep.learn(39_000, 39_000, 362_474));
     let elapsed = Nanos::from_nanos(3_862_238);
     let nap = elapsed.as_nanos() / 100;
     assert!(nap < known.oversleep.usual(nap) && nap >= 10_000 + known.oversleep.usual(10_000));
-    assert_eq!(known.course(&adapt, elapsed), Course::Sleep(elapsed + us(10)));
+    assert!(
+        matches!(known.course(&adapt, elapsed, true), Course::Sleep { until, .. } if until == elapsed + us(10))
+    );
     // A little earlier not even the shortest fits in, and it says from when on one does.
-    let Course::Watch(until) = known.course(&adapt, us(3_500)) else { panic!("sleeps") };
+    let Course::Watch(until) = known.course(&adapt, us(3_500), true) else { panic!("sleeps") };
     assert!(until > us(3_500) && until < elapsed, "{until}");
-    assert!(matches!(known.course(&adapt, until), Course::Sleep(_)));
+    assert!(matches!(known.course(&adapt, until, true), Course::Sleep { .. }));
 }
 
 proptest! {
@@ -200,7 +214,11 @@ proptest! {
             Just(Vec::new()),
             prop::collection::vec(prop_oneof![0..100_u64, 0..20_000_000_u64, 0..u64::MAX], 0..80),
         ],
-        late in prop::collection::vec((prop_oneof![0..100_000_u64, 0..100_000_000_u64], 0..1_000_000_u64), 0..60),
+        late in prop::collection::vec(
+            (prop_oneof![0..100_000_u64, 0..100_000_000_u64], 0..100_000_000_u64, prop_oneof![0..1_000_000_u64, any::<u64>()]),
+            0..60,
+        ),
+        fresh: bool,
         now in prop_oneof![0..100_u64, 0..30_000_000_u64, any::<u64>()],
         (late_pct, guard) in (1_u8..=50, 0_u64..1_000_000),
         (min, max) in (prop_oneof![1_u64..100, 1_u64..60_000_000], 1_u64..60_000_000),
@@ -210,12 +228,12 @@ proptest! {
         for ns in &residuals {
             window.push(*ns);
         }
-        for (length, late) in &late {
-            window.known().oversleep.learn(*length, *late);
+        for (length, wanted, late) in &late {
+            window.known().oversleep.learn(*length, *wanted, *late);
         }
         let elapsed = Nanos::from_nanos(now);
-        match window.known().course(&adapt, elapsed) {
-            Course::Sleep(until) => {
+        match window.known().course(&adapt, elapsed, fresh) {
+            Course::Sleep { until, .. } => {
                 prop_assert!(until - elapsed <= adapt.max_sleep());
                 prop_assert!(until - elapsed >= adapt.min_sleep() || until == Nanos::MAX);
             }

@@ -3,6 +3,7 @@
 use core::fmt::{self, Write};
 
 use super::PointTable;
+use crate::plan::ROWS_MAX;
 
 /// The columns of a trace.
 const HEADER: &str = "workload,point,rows,step,enqueue_ns,residual_ns,gpu_ns";
@@ -10,13 +11,17 @@ const HEADER: &str = "workload,point,rows,step,enqueue_ns,residual_ns,gpu_ns";
 /// The longest name in a trace, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
+/// The longest time in a trace, in nanoseconds: a minute.
+const RESIDUAL_NS_MAX: u64 = 60_000_000_000;
+
 impl<K> PointTable<K> {
     /// Writes the residuals that plans with `+adapt` keep as a trace, which `cargo xtask tune` reads: CSV with a line for each, the oldest of a
     /// point first, so that plans are chosen for the program that runs, by what it saw.
     ///
     /// `name` says what a point is called and how many batch rows its key stands for, 1 where it says nothing of them. In names, the workload's included,
     /// commas, quotes, white space and controls become `_`, and what is over 64 characters is left out; an empty one is `_`. The times that are not
-    /// known, of submitting and on the device, are 0. A residual that was only bounded stands as it was learned.
+    /// known, of submitting and on the device, are 0. A residual that was only bounded stands as it was learned; one of over a minute as a minute, and
+    /// more than [`ROWS_MAX`] rows as so many: a trace has no more.
     ///
     /// # Errors
     ///
@@ -42,7 +47,9 @@ impl<K> PointTable<K> {
         let mut step = 0_u64;
         for point in &self.points {
             let (point_name, rows) = name(&point.key);
+            let rows = rows.min(ROWS_MAX);
             for residual_ns in point.adaptive.iter().flat_map(|adaptive| adaptive.window.in_order()) {
+                let residual_ns = residual_ns.min(RESIDUAL_NS_MAX);
                 write_name(out, &workload)?;
                 out.write_char(',')?;
                 write_name(out, &point_name)?;

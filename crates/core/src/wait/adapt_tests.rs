@@ -36,10 +36,22 @@ fn table(plan: &WaitPlan, times: u32, residual_us: u64) -> PointTable<()> {
 
 /// A wait on a virtual clock for work that takes so long, on a host whose sleeps end late by so much; what it saw is fed back.
 fn wait(table: &mut PointTable<()>, plan: &WaitPlan, residual_us: u64, late_us: u64) -> (Report, Vec<A>) {
+    wait_or_cancel(table, plan, residual_us, late_us, false)
+}
+
+/// As [`wait`], perhaps with a token to look at.
+fn wait_or_cancel(
+    table: &mut PointTable<()>,
+    plan: &WaitPlan,
+    residual_us: u64,
+    late_us: u64,
+    cancellable: bool,
+) -> (Report, Vec<A>) {
     let done = us(residual_us);
     let mut now = us(0);
     let (mut actions, mut began) = (Vec::new(), Vec::new());
-    let (mut wait, mut action) = Wait::new(plan).expecting(table.forecast(&(), plan)).start(now);
+    let wait = Wait::new(plan).expecting(table.forecast(&(), plan)).cancellable(cancellable);
+    let (mut wait, mut action) = wait.start(now);
     loop {
         actions.push(action);
         let still = actions.len().checked_sub(STILL_STEPS_MAX).is_some_and(|from| began[from] == now);
@@ -186,10 +198,71 @@ fn a_wait_whose_longer_sleeps_were_late_goes_on() {
     let plan = flag("+trust");
     let mut table = PointTable::<()>::of_one();
     let oversleep = &table.forecast(&(), &plan).known.unwrap().oversleep;
-    (0..12).for_each(|_| oversleep.learn(40_000, 900_000));
+    (0..12).for_each(|_| oversleep.learn(40_000, 40_000, 900_000));
     let (report, actions) = wait(&mut table, &plan, 20_000, 5);
     assert!(report.elapsed < us(20_500).since(us(0)), "{report:?}");
     assert!(actions.len() < 2_000, "{}", actions.len());
+}
+
+/// Their margin was that of longer sleeps than they were, which learned nothing of it: each wait was late, for good.
+#[test]
+fn steady_waits_are_seldom_late_however_late_the_timer_always_is() {
+    let plan = flag("");
+    for (late_us, cancellable) in [(5, false), (60, true), (115, false), (500, true), (1_000, false)] {
+        for residual_us in (40..400).step_by(7).chain((400..9_000).step_by(333)) {
+            let mut table = PointTable::of_one();
+            let (mut lates, mut sum) = (0, 0);
+            for turn in 0..500 {
+                let (report, _) = wait_or_cancel(&mut table, &plan, residual_us, late_us, cancellable);
+                let late = (report.elapsed - Nanos::from_micros(residual_us)).as_nanos();
+                if turn >= 250 {
+                    lates += u32::from(late > residual_us * 10 + 6_000);
+                    sum += late;
+                }
+            }
+            let case = format_args!("{residual_us} us, late by {late_us}: {lates} of 250, {sum}");
+            assert!(lates <= 5 && sum / 250 <= residual_us * 10 + 5_000, "{case}");
+        }
+    }
+}
+
+/// A machine that stalled for a while had its points awake for good.
+#[test]
+fn it_sleeps_again_after_its_host_has_stalled() {
+    let plan = flag("");
+    for residual_us in [300, 1_000, 5_000] {
+        let mut table = table(&plan, 64, residual_us);
+        (0..100).for_each(|_| drop(wait(&mut table, &plan, residual_us, 3 * residual_us)));
+        (0..5_000).for_each(|_| drop(wait(&mut table, &plan, residual_us, 5)));
+        let (_, actions) = wait(&mut table, &plan, residual_us, 5);
+        let (mut awake, mut began) = (0, us(0));
+        for action in &actions {
+            if let A::Park { until } | A::SleepUntil(until) = action {
+                let until = (*until).min(us(residual_us));
+                if matches!(action, A::Park { .. }) {
+                    awake += until.since(began).as_micros();
+                }
+                began = began.max(until);
+            }
+        }
+        assert!(awake < residual_us / 10 + 30, "{awake} of {residual_us}: {actions:?}");
+    }
+}
+
+#[test]
+fn a_sleep_that_the_deadline_ends_teaches_nothing_of_the_timer() {
+    let plan = flag("");
+    let mut table = table(&plan, 64, 5_000);
+    let forecast = table.forecast(&(), &plan);
+    let oversleep = &table.forecast(&(), &plan).known.unwrap().oversleep;
+    let margins = || [1_u64 << 18, 1 << 20, 1 << 22].map(|ns| oversleep.margin(ns));
+    let before = margins();
+    let (mut wait, _) = Wait::new(&plan).expecting(forecast).deadline(Some(us(500))).start(us(0));
+    wait.step(us(1), PENDING);
+    assert_eq!(wait.step(us(2), O::Armed), A::SleepUntil(us(500)));
+    wait.step(us(500), O::Woke);
+    let A::Finish(report) = wait.step(us(501), PENDING) else { panic!("goes on") };
+    assert_eq!((report.end, margins()), (End::TimedOut, before));
 }
 
 /// What was asked for a plan with `+adapt` is nothing to a plan without, which would never decide.

@@ -30,6 +30,8 @@ pub(super) struct Adaptive {
     ask: Instant,
     /// When the last sleep began.
     slept: Instant,
+    /// The length of sleeps whose lateness it was made by.
+    wanted: Nanos,
 }
 
 impl Adaptive {
@@ -62,7 +64,7 @@ impl Wait {
         self.ahead = match forecast.known {
             Some(known) if self.report.plan.adapt().is_some() => {
                 let [review, slept] = [Instant::ORIGIN; 2];
-                Ahead::Known(Adaptive { known, review, ask: Instant::MAX, slept })
+                Ahead::Known(Adaptive { known, review, ask: Instant::MAX, slept, wanted: Nanos::ZERO })
             }
             _ => forecast.prediction.into(),
         };
@@ -99,10 +101,10 @@ impl Wait {
     pub(super) fn decide(&mut self, now: Instant) -> Action {
         if let (Ahead::Known(adaptive), Some(adapt)) = (&mut self.ahead, self.report.plan.adapt()) {
             let elapsed = now.since(self.started);
-            match adaptive.known.course(&adapt, elapsed) {
-                Course::Sleep(until) => {
+            match adaptive.known.course(&adapt, elapsed, self.report.sleeps == 0) {
+                Course::Sleep { until, wanted } => {
                     self.report.sleeps += 1;
-                    adaptive.slept = now;
+                    (adaptive.slept, adaptive.wanted) = (now, wanted);
                     self.wake = self.started + until;
                     return self.sleep(now);
                 }
@@ -131,13 +133,15 @@ impl Wait {
     /// The sleep has ended: learns how late, then looks whether it was too long.
     #[inline(never)]
     pub(super) fn learn(&mut self, now: Instant) -> Action {
-        // A sleep that somebody ended early says nothing of the timer: until its end nothing is decided.
+        // A sleep that somebody or the deadline ended early says nothing of the timer. (Until the end of the former nothing is decided.)
         if let Ahead::Known(adaptive) = &self.ahead
-            && now >= adaptive.review
+            && now >= adaptive.review.max(self.wake)
         {
             // With a token to look at it slept in pieces.
             let length = self.wake.since(adaptive.slept).min(self.look_every);
-            adaptive.known.oversleep.learn(length.as_nanos(), self.report.overshoot.as_nanos());
+            let [length, wanted, late] =
+                [length, adaptive.wanted, self.report.overshoot].map(Nanos::as_nanos);
+            adaptive.known.oversleep.learn(length, wanted, late);
         }
         self.look(now)
     }

@@ -130,16 +130,20 @@ impl Report {
         fault: Option<Error>,
     ) -> Result<Self, Error> {
         const NO_WORD: &dyn Display = &"(none: no word was armed)";
+        // Not looked at where nobody is told: in a fork's child it is not there.
+        let end = match (self.end, fault) {
+            (End::Done(_), _) => return Ok(self),
+            (End::Failed, Some(fault)) => return Err(fault),
+            (end, _) => end,
+        };
         let (seq, word) = match point {
             Some(point) => (&point.seq() as &dyn Display, &point.word() as &dyn Display),
             None => (NO_WORD, NO_WORD),
         };
-        match (self.end, fault) {
-            (End::Done(_), _) => Ok(self),
-            (End::Failed, Some(fault)) => Err(fault),
-            (End::Cancelled, _) => Err(Error::new(ErrorCode::Cancelled, [seq, word, &self.elapsed])),
-            (End::StoreLost, _) => Err(Error::new(ErrorCode::StoreLost, [seq, word])),
-            _ => Err(Error::new(ErrorCode::Timeout, [seq, word, &self.elapsed])),
-        }
+        Err(match end {
+            End::Cancelled => Error::new(ErrorCode::Cancelled, [seq, word, &self.elapsed]),
+            End::StoreLost => Error::new(ErrorCode::StoreLost, [seq, word]),
+            _ => Error::new(ErrorCode::Timeout, [seq, word, &self.elapsed]),
+        })
     }
 }

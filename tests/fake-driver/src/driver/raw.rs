@@ -21,17 +21,36 @@ fn layout(bytes: usize) -> Option<Layout> {
         .map(|layout| layout.pad_to_align())
 }
 
-/// Zeroed memory.
+/// Zeroed memory, which a fork's child does not have, as it has no pinned memory of a driver's.
 pub(super) fn allocate(bytes: usize) -> Option<u64> {
     let layout = layout(bytes)?;
     // SAFETY: the layout is not of size 0.
     let start = unsafe { alloc::alloc_zeroed(layout) };
-    (!start.is_null()).then(|| start.expose_provenance() as u64)
+    if start.is_null() {
+        return None;
+    }
+    inherited(start, layout, false);
+    Some(start.expose_provenance() as u64)
+}
+
+/// Whether a fork's child has it.
+fn inherited(start: *mut u8, layout: Layout, yes: bool) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{Advice, madvise};
+        let advice = if yes { Advice::LinuxDoFork } else { Advice::LinuxDontFork };
+        // SAFETY: whole pages of an allocation that lives; this process keeps them as they are.
+        let _ = unsafe { madvise(start.cast(), layout.size(), advice) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, layout, yes);
 }
 
 /// Gives back what [`allocate`] gave for so many bytes, once.
 pub(super) fn free(start: u64, bytes: usize) {
     if let Some(layout) = layout(bytes) {
+        // Others get the memory next.
+        inherited(at(start), layout, true);
         // SAFETY: `pages` keeps each allocation with its length, and takes it out of its books before this.
         unsafe { alloc::dealloc(at(start), layout) }
     }

@@ -108,8 +108,8 @@ where
     }
 
     /// May be told up to `us` microseconds late: its wake-up is then shared with those of others whose times overlap, its word is not
-    /// watched closely, and its task is not woken early. Thousands of completions a second cost the watcher at most one wake-up each
-    /// `us` so. More than [`LATE_US_MAX`] counts as that. Without, it is told at once.
+    /// watched closely, its driver is asked as late, and its task is not woken early. Thousands of completions a second cost the
+    /// watcher at most one wake-up each `us` so. More than [`LATE_US_MAX`] counts as that. Without, it is told at once.
     pub fn late_us(self, us: u64) -> Self {
         self.with(|options| options.late = Nanos::from_micros(us.min(LATE_US_MAX)))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wakeline_core::{CANCEL_NS_MAX, Instant, Nanos};
 
-use super::super::flight::{Next, Seen};
+use super::super::flight::{Fly, Next, Seen};
 use super::{Core, Early, Errand, Shard};
 
 /// How often a token that does not ring is looked at.
@@ -36,7 +36,7 @@ impl Core {
         if seen == Seen::Due && !entry.fly.cancelled() {
             // The scan has seen that its word is not there.
             if entry.watched && !entry.exact && now < entry.watch_until {
-                let at = entry.watch_until.min(shared_after(now, entry.fly.late()));
+                let at = shared_look(&*entry.fly, now, entry.watch_until);
                 return self.at(number, at);
             }
             if let Some(turn) = entry.turn
@@ -74,7 +74,8 @@ impl Core {
                     entry.fly.watch(&mut self.lines, number);
                 }
                 entry.watch_until = until;
-                self.at(number, if late == Nanos::ZERO { until } else { until.min(shared_after(now, late)) });
+                let at = if late == Nanos::ZERO { until } else { shared_look(&*entry.fly, now, until) };
+                self.at(number, at);
             }
             Next::Sleep { until } => {
                 let exact = entry.exact;
@@ -156,6 +157,13 @@ impl Core {
         // Should the driver not answer. The last question may have to wait for those of others.
         self.at(number, if now < deadline { deadline } else { now + LAST_ASK });
     }
+}
+
+/// When a flight that may be told late and watches its word until then is looked at: at a time that it shares, which may be late by as much. On time
+/// only for its deadline, and where it has a token to look at.
+fn shared_look(fly: &dyn Fly, now: Instant, until: Instant) -> Instant {
+    let sharp = if fly.looks() { until } else { fly.deadline() };
+    sharp.min(shared_after(now, fly.late()))
 }
 
 /// The last of the times that flights of one lateness share, at or before `at`: multiples of their lateness.

@@ -3,26 +3,30 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use wakeline_core::{Clock, End, Instant, Nanos, Outcome};
+use wakeline_core::{Clock, End, Instant, Nanos, Outcome, PointTable, WaitPlan};
 
 use super::super::shard::Pace;
 use super::stage::{NAP, PREDICT, SPIN, STRICT, Spec, Stage, TRUST, at, line, us, word};
+
+const ADAPT: &str = "+adapt:late_pct=1,guard_us=5,min_sleep_us=10,max_sleep_us=20000,window=64";
 
 /// The sleeps' ends, each counted once.
 fn distinct(sleeps: &[Instant]) -> usize {
     sleeps.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// 64 streams whose steps of 20 ms end spread over it, each awaited again as soon as it has ended. What the predictions are is known.
+/// 64 streams whose steps of 20 ms end spread over it, each awaited again as soon as it has ended. What the predictions are is known. (By `+adapt`
+/// each wait had nine sleeps of its own.)
 #[test]
 fn sixty_four_who_may_be_told_late_share_two_thousand_sleeps_a_second() {
-    for predict in [true, false] {
+    for ahead in [PREDICT, ADAPT, ""] {
         let (stage, lines) = (Stage::new(), [(); 8].map(|()| line()));
-        let plan = if predict {
-            format!("flag:park_us=50,backstop_us=100000{PREDICT}+trust")
-        } else {
-            "flag:park_us=50,backstop_us=100000+trust".into()
-        };
+        let text = format!("flag:park_us=50,backstop_us=100000{ahead}+trust");
+        let plan: WaitPlan = text.parse().unwrap();
+        let mut table = PointTable::new(64).unwrap();
+        for stream in 0..64 {
+            (0..64).for_each(|_| table.record(stream, &plan, us(1_500 + 280 * stream as u64)));
+        }
         let mut told = Vec::new();
         for step in 0..10 {
             let begin = 20_000 * step;
@@ -36,8 +40,8 @@ fn sixty_four_who_may_be_told_late_share_two_thousand_sleeps_a_second() {
                 );
                 let done = 1_500 + 280 * stream as u64;
                 stage.store_at(at(begin + done), &word);
-                let spec =
-                    Spec { late: us(500), prediction: Some(us(done)), word: Some(word), ..Spec::new(&plan) };
+                let forecast = Some(table.forecast(&stream, &plan));
+                let spec = Spec { late: us(500), forecast, word: Some(word), ..Spec::new(&text) };
                 tasks.push((at(begin + done), stage.fly(&spec)));
             }
             stage.run(at(begin + 20_000));
@@ -45,10 +49,10 @@ fn sixty_four_who_may_be_told_late_share_two_thousand_sleeps_a_second() {
         }
         for (done, report, told) in told {
             assert!(told >= done && told.since(done) <= us(501), "told {} late", told.since(done));
-            assert_eq!(report.end, End::Done(Outcome::Trusted), "predict: {predict}");
+            assert_eq!(report.end, End::Done(Outcome::Trusted), "{ahead}");
         }
         let sleeps = distinct(&stage.sleeps.lock().unwrap());
-        assert!(sleeps <= 400 + 20, "{sleeps} sleeps in 200 ms, predict: {predict}");
+        assert!(sleeps <= 400 + 20, "{sleeps} sleeps in 200 ms, {ahead}");
         assert!(stage.naps.lock().unwrap().is_empty());
         stage.assert_empty();
     }

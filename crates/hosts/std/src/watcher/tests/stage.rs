@@ -77,6 +77,8 @@ pub(super) struct Spec {
     pub(super) late: Nanos,
     pub(super) early_wake: bool,
     pub(super) prediction: Option<Nanos>,
+    /// What is known of its point, in place of a prediction.
+    pub(super) forecast: Option<wakeline_core::Forecast>,
     pub(super) done_at: Instant,
     pub(super) fails_at: Instant,
     /// How long its task takes to be polled once it is woken.
@@ -96,6 +98,7 @@ impl Spec {
             late: Nanos::ZERO,
             early_wake: false,
             prediction: None,
+            forecast: None,
             done_at: Instant::MAX,
             fails_at: Instant::MAX,
             runs_after: Nanos::ZERO,
@@ -332,7 +335,7 @@ impl Stage {
         };
         let now = self.time.now();
         let wait = Wait::new(&plan)
-            .predicted(spec.prediction.map(|residual| residual - spec.late))
+            .expecting(spec.forecast.clone().unwrap_or_else(|| spec.prediction.into()).late_by(spec.late))
             .deadline(Some(spec.deadline))
             .cancellable(spec.cancel.as_ref().is_some_and(|token| token.bell().is_none()))
             .watched(arming);
