@@ -111,14 +111,16 @@ pub fn median<T: Ord + Copy>(values: &mut [T]) -> T {
     values[values.len() / 2]
 }
 
-/// Makes a measurement until it is right, up to ten times with longer and longer pauses between. Call it [`alone`], or let nothing else that it matters for run in the process.
+/// Makes a measurement until it is right, up to ten times with longer and longer pauses between. Call it [`alone`], or let nothing else that
+/// it matters for run in the process.
 ///
-/// Where it was wrong every time, and each time the machine was unfit for it, there is a line on standard error that begins with
-/// `skipped:`, which the test harness does not swallow.
+/// Where it was wrong every time, and more often than not the machine was unfit for it, there is a line on standard error that begins with
+/// `skipped:`, which the test harness does not swallow. So what is right now and then passes, and so does what keeps all processors busy by
+/// itself: count such things, or the CPU time, in place of measuring how late something is.
 ///
 /// # Panics
 ///
-/// With what each found wrong, where the machine was fit at least once.
+/// With what each found wrong, where the machine was fit at least half of the time.
 pub fn measured(mut once: impl FnMut(&Machine) -> Result<(), String>) {
     let (mut wrong, mut unfit) = (Vec::new(), Vec::new());
     for attempt in 0..ATTEMPTS {
@@ -128,7 +130,7 @@ pub fn measured(mut once: impl FnMut(&Machine) -> Result<(), String>) {
         wrong.push(this);
         unfit.extend(machine.unfit());
     }
-    assert!(unfit.len() == wrong.len(), "wrong every time: {}", wrong.join("; "));
+    assert!(2 * unfit.len() > wrong.len(), "wrong every time: {}", wrong.join("; "));
     let test = std::thread::current().name().unwrap_or("a measurement").to_string();
     let _ = writeln!(
         std::io::stderr(),

@@ -131,8 +131,8 @@ impl<D: LineDriver> KernelWord<D> {
     ///
     /// # Safety
     ///
-    /// All kernels that store into it are on `stream` by now, in no graph, and the numbers that they store are within 2^62, either way, of what
-    /// it [`reads`](Self::reads) now.
+    /// All kernels that store into it are on `stream` by now, in no graph, and the numbers that they store are less than 2^62, either way, from
+    /// what it [`reads`](Self::reads) now.
     pub unsafe fn retire_behind(mut self, stream: &Stream<D>) {
         // What nobody has the address of goes back as it is.
         if !*self.given.get_mut() {

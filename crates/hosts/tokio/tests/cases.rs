@@ -44,7 +44,9 @@ fn case_49_a_prediction_of_200_us_uses_no_tokio_timer_and_wakes_within_microseco
             }
             let p50 = quantile(&mut late, 50);
             println!("late by {p50} (p50), {sleeps} sleeps");
-            holds(p50 < US(300) + machine.usual() && sleeps >= 150, || format!("late by {p50} (p50), {sleeps} sleeps"))
+            holds(p50 < US(300) + machine.usual() && sleeps >= 150, || {
+                format!("late by {p50} (p50), {sleeps} sleeps")
+            })
         })
     });
     thread.stop().unwrap();
