@@ -40,10 +40,10 @@ impl Group {
     pub(crate) const fn budget(self) -> Duration {
         Duration::from_secs(
             60 * match self {
-                Self::Lints | Self::Docs | Self::Interop => 2,
-                Self::Tests => 8,
-                Self::Loom | Self::Soak => 3,
-                Self::Targets => 5,
+                Self::Docs => 1,
+                Self::Lints => 2,
+                Self::Interop | Self::Loom | Self::Targets | Self::Soak => 3,
+                Self::Tests => 10,
             },
         )
     }
