@@ -63,7 +63,8 @@ impl<D: LineDriver> KernelWord<D> {
         self.place.device()
     }
 
-    /// What the word reads now, `Acquire`. In a fork's child, which does not have it, [`Seq::ZERO`].
+    /// What the word reads now, `Acquire`. In a fork's child, which does not have it, [`Seq::ZERO`]: to know that takes a system call, so look at
+    /// a [`word`](Self::word) in a loop.
     pub fn reads(&self) -> Seq {
         if self.context.forked() {
             return Seq::ZERO;

@@ -143,9 +143,12 @@ impl<C: Clock> TimedSteps<C> {
     fn compare_clocks(&self) -> Result<(), Error> {
         let before = self.inner.stamp();
         let launched = self.launch(Nanos::ZERO, false)?;
+        let Some([_, end]) = self.inner.words.all() else { return Ok(()) };
+        // Looked at without the system call of `reads`, which would widen what is known of the clocks.
+        let end = end.word(Seq::ZERO);
         let mut looks = 0;
         loop {
-            let stamp = self.inner.stamp();
+            let stamp = end.word().get();
             if stamp != before {
                 self.learn(stamp, launched);
                 return Ok(());

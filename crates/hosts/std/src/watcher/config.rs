@@ -97,8 +97,8 @@ impl WatcherConfig {
     }
 
     /// With at most so many helper threads, each of which makes one `block` wait at a time, or stands in for a thread that is held up in a
-    /// driver call. They are made when they are needed, and stay until the watcher closes. With none a `block` wait is a
-    /// [`HelpersBusy`](wakeline_core::ErrorCode::HelpersBusy).
+    /// driver call or by the scheduler. They are made when they are needed, and stay until the watcher closes. With none, and while all of them
+    /// do that, a `block` wait is a [`HelpersBusy`](wakeline_core::ErrorCode::HelpersBusy).
     ///
     /// # Errors
     ///
