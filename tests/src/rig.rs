@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::panic, reason = "for tests")]
 
+use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use wakeline_core::{Error, Nanos};
 use wakeline_cuda::kernels::{Fault, Kernels};
 use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Ordinal};
@@ -89,9 +90,9 @@ impl Rig {
         self.fake.is_some()
     }
 
-    /// How long the driver takes to tell of a fault, at most.
+    /// How long the driver takes to tell of a fault, at most: 340 to 800 ms on an H200.
     pub const fn fault_delay(&self) -> Duration {
-        if self.is_fake() { FAKE_FAULT } else { Duration::from_millis(600) }
+        if self.is_fake() { FAKE_FAULT } else { Duration::from_secs(2) }
     }
 
     /// A stream of the test's context.
@@ -141,7 +142,7 @@ impl Rig {
 pub enum On {
     /// On the stand-in and on a GPU.
     Both,
-    /// As `Both`, and it may leave something behind.
+    /// As `Both`, and it may leave something behind: on a GPU in a process of its own, since a fault there ends every context of the process.
     BothLeaving,
     /// On the stand-in alone: it makes the driver fail.
     Fake,
@@ -172,6 +173,20 @@ macro_rules! driver_tests {
     };
 }
 
+/// Says that this process is there for one test alone.
+const OWN_PROCESS: &str = "WAKELINE_TEST_OWN_PROCESS";
+
+/// Runs this program again for the one test of this name.
+fn in_own_process(name: &str) -> Result<(), Failed> {
+    let mut again = Command::new(std::env::current_exe()?);
+    let output = again.args(["--exact", name, "--test-threads", "1"]).env(OWN_PROCESS, "1").output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && said.contains("1 passed") {
+        return Ok(());
+    }
+    Err(format!("{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
+}
+
 /// Runs the tests of these groups as the arguments say; does not return.
 pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
     let arguments = Arguments::from_args();
@@ -189,10 +204,14 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
             trials.push(trial.with_ignored_flag(on == On::FakeLong));
             if matches!(on, On::Both | On::BothLeaving) {
                 skipped += u32::from(no_gpu.is_some());
-                let trial = Trial::test(format!("gpu::{group}::{name}"), move || {
+                let full = format!("gpu::{group}::{name}");
+                let trial = Trial::test(full.clone(), move || {
+                    if on == On::BothLeaving && std::env::var_os(OWN_PROCESS).is_none() {
+                        return in_own_process(&full);
+                    }
                     let rig = Rig::gpu().map_err(|error| error.to_string())?;
                     run(&rig);
-                    Ok(rig.end(false)?)
+                    Ok(rig.end(on == On::BothLeaving)?)
                 });
                 trials.push(trial.with_ignored_flag(no_gpu.is_some()));
             }

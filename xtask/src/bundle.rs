@@ -82,9 +82,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut bytes = 0;
     for name in TAKEN {
         let named = |message: &&Message| message.target.as_ref().is_some_and(|target| target.name == *name);
-        let executable = artifacts.iter().filter(named).find_map(|message| message.executable.as_ref());
-        bytes +=
-            copy(executable.with_context(|| format!("nothing was built of the name `{name}`"))?, &out, name)?;
+        let executables: Vec<_> =
+            artifacts.iter().filter(named).filter_map(|message| message.executable.as_ref()).collect();
+        let [executable] = executables[..] else {
+            bail!("of the name `{name}` {} programs were built in place of one", executables.len());
+        };
+        bytes += copy(executable, &out, name)?;
     }
     let mut files = artifacts.iter().flat_map(|message| &message.filenames);
     let stand_in = files.find(|file| file.file_name().is_some_and(|name| name == STAND_IN));

@@ -37,4 +37,4 @@ mod wire;
 pub use fake::{Fake, thread_id};
 pub use locate::FakeError;
 pub use status::Status;
-pub use wire::{Act, Call, Live, Options, Rule, RuleId};
+pub use wire::{Act, Call, FaultEnds, Live, Options, Rule, RuleId};

@@ -30,6 +30,8 @@ pub struct Options {
     pub deinitialized: bool,
     /// From a kernel's fault to the first call that says so. 340,000.
     pub fault_delay_us: u64,
+    /// What a fault ends. [`FaultEnds::Process`].
+    pub fault_ends: FaultEnds,
     /// From the end of what is before a store to the moment it lands. 1,400.
     pub store_lag_ns: u64,
     /// How long a stream's query says "not ready" after all is done. 2,400.
@@ -44,6 +46,15 @@ pub struct Options {
     pub log_len_max: usize,
 }
 
+/// What a kernel's fault ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FaultEnds {
+    /// Its own context.
+    Context,
+    /// Every context of the process, on all devices, and no other can be made.
+    Process,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -56,6 +67,7 @@ impl Default for Options {
             init: Status::SUCCESS,
             deinitialized: false,
             fault_delay_us: 340_000,
+            fault_ends: FaultEnds::Process,
             store_lag_ns: 1_400,
             status_lag_ns: 2_400,
             queue_depth: 1_024,

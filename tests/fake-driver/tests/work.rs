@@ -55,7 +55,7 @@ fn modules_know_their_entries() {
 }
 
 #[test]
-fn a_fault_poisons_its_context_after_a_while_and_no_other() {
+fn a_fault_poisons_its_context_after_a_while_and_no_other_where_that_is_all() {
     extern "C" fn count(data: *mut c_void) {
         // SAFETY: the test keeps it until the end of the process.
         unsafe { &*data.cast::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +67,10 @@ fn a_fault_poisons_its_context_after_a_while_and_no_other() {
         (c"assert_fails", Status::ASSERT),
     ] {
         let fake = Fake::new().unwrap();
-        fake.configure(|options| options.fault_delay_us = 50_000);
+        fake.configure(|options| {
+            options.fault_delay_us = 50_000;
+            options.fault_ends = FaultEnds::Context;
+        });
         let driver = Driver::ready(&fake);
         let calls: &'static AtomicU64 = Box::leak(Box::default());
         let well = driver.current().unwrap();
@@ -106,6 +109,34 @@ fn a_fault_poisons_its_context_after_a_while_and_no_other() {
         assert_eq!(fake.live(), Live::default());
         assert!(fake.violations().is_empty(), "{:?}", fake.violations());
     }
+}
+
+/// As driver 580 does on an H200.
+#[test]
+fn a_fault_ends_every_context_of_the_process() {
+    let fake = Fake::new().unwrap();
+    fake.configure(|options| {
+        options.fault_delay_us = 50_000;
+        options.devices = 2;
+    });
+    let driver = Driver::ready(&fake);
+    let well = driver.current().unwrap();
+    let healthy = driver.stream_create(NON_BLOCKING).unwrap();
+    let elsewhere = driver.context_create(0, 1).unwrap();
+    let distant = driver.stream_create(NON_BLOCKING).unwrap();
+    let ill = driver.context_create(0, 0).unwrap();
+    let stream = driver.stream_create(NON_BLOCKING).unwrap();
+    assert_eq!(driver.run(c"traps", stream, &[]), Status::SUCCESS);
+    assert_eq!(driver.stream_synchronize(stream), Status::LAUNCH_FAILED);
+    for (context, stream) in [(well, healthy), (elsewhere, distant)] {
+        assert_eq!(driver.set_current(context), Status::SUCCESS);
+        assert_eq!(driver.stream_query(stream), Status::LAUNCH_FAILED);
+    }
+    assert_eq!(driver.context_create(0, 0), Err(Status::LAUNCH_FAILED));
+    assert_eq!(driver.context_create(0, 1), Err(Status::LAUNCH_FAILED));
+    assert_eq!(driver.context_destroy(ill), Status::SUCCESS);
+    assert_eq!(driver.context_destroy(elsewhere), Status::SUCCESS);
+    assert_eq!(driver.context_create(0, 0), Err(Status::LAUNCH_FAILED));
 }
 
 #[test]

@@ -59,6 +59,10 @@ fn work_queued_behind_a_point_does_not_delay_it(rig: &Rig) {
         assert!(start.elapsed() < Duration::from_millis(800), "{text}: {:?}, {report:?}", start.elapsed());
         let mut behind = stream.port().unwrap();
         assert_eq!(behind.query().unwrap(), Status::Pending, "{text}");
+        if !rig.is_fake() {
+            // A stream made later may get the same hardware queue, and then waits for what is left in it.
+            wait(PLANS[0], &mut behind).unwrap();
+        }
     }
 }
 

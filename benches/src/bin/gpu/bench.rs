@@ -1,9 +1,11 @@
 //! What all suites share: kernels of given lengths that tell when they ended, and how this thread waits.
 
 use wakeline_benches::gpu::Gpu;
-use wakeline_core::{Clock, CompletionPort, Error, Inline, Instant, Nanos, Report, Wait, drive, run_inline};
+use wakeline_core::{
+    Clock, CompletionPort, Error, Inline, Instant, Nanos, Report, Status, Wait, drive, run_inline,
+};
 use wakeline_cuda::kernels::TimedSteps;
-use wakeline_cuda::{CuStream, CudaContext, CudaKernelWord, CudaPort};
+use wakeline_cuda::{Answer, Calls, CuStream, CudaContext, CudaKernelWord, CudaPort};
 use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
 
 /// How long a word is watched without a nap: longer than any kernel here.
@@ -18,7 +20,9 @@ pub(crate) struct Bench {
     pub(crate) context: CudaContext,
     pub(crate) steps: TimedSteps<StdClock>,
     pub(crate) word: CudaKernelWord,
-    policy: ParkPolicy,
+    /// How this thread waits: made once, as a program that waits all the time does.
+    idle: StdIdle,
+    park: StdPark,
 }
 
 impl Bench {
@@ -26,7 +30,8 @@ impl Bench {
         let (clock, context) = (StdClock::new(), gpu.context()?);
         let steps = TimedSteps::new(&context.stream()?, clock)?;
         let word = context.kernel_word()?;
-        Ok(Self { clock, context, steps, word, policy: ParkPolicy::new(SPIN_US, NAP_US)? })
+        let park = StdPark::new(StdIdle::new(clock), ParkPolicy::new(SPIN_US, NAP_US)?);
+        Ok(Self { clock, context, steps, word, idle: StdIdle::new(clock), park })
     }
 
     pub(crate) fn stream(&self) -> &CuStream {
@@ -46,12 +51,31 @@ impl Bench {
         self.clock.now()
     }
 
-    /// Waits on this thread, which spins wherever it watches the word.
-    pub(crate) fn wait<P: CompletionPort>(&self, wait: Wait, port: &mut P) -> Result<Report, Error> {
-        let idle = StdIdle::new(self.clock);
-        let park = StdPark::new(&idle, self.policy);
-        let host = Inline::new(self.clock, &idle, &park);
-        run_inline(drive(wait, port, &host, None))?
+    /// The same, then asks the driver of the point's event, or of the stream, until it says done.
+    pub(crate) fn ask(&self, whom: Answer) -> Result<Instant, Error> {
+        let calls = Calls::new(&self.context, self.stream())?;
+        calls.record()?;
+        self.spin(&self.armed()?);
+        loop {
+            let status = match whom {
+                Answer::Event => calls.query_event(),
+                Answer::Stream => calls.query_stream(),
+            };
+            if status? == Status::Done {
+                return Ok(self.clock.now());
+            }
+        }
+    }
+
+    /// Waits on this thread, which spins wherever it watches the word; and when it was known.
+    pub(crate) fn wait<P: CompletionPort>(
+        &self,
+        wait: Wait,
+        port: &mut P,
+    ) -> (Instant, Result<Report, Error>) {
+        let host = Inline::new(self.clock, &self.idle, &self.park);
+        let result = run_inline(drive(wait, port, &host, None)).and_then(core::convert::identity);
+        (self.clock.now(), result)
     }
 
     /// How long after the end of the step that was launched at `launched` it was `known`. Below zero by no more than the clocks are apart.

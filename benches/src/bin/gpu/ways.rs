@@ -19,6 +19,8 @@ use crate::samples::Sample;
 pub(crate) enum Way {
     /// By looking at the word, and by nothing else.
     Spin,
+    /// By looking at the word, then by asking the driver of the event or of the stream until it says done: the least that a strict wait can take.
+    Asked(Answer),
     /// By a plan, of which this is the text.
     Plan(&'static str),
     /// The same, with each confirmation timed.
@@ -55,6 +57,9 @@ pub(crate) const ARMS: &[Arm] = &[
     arm("trusted", Way::Plan("flag:park_us=1000,backstop_us=100000+trust")),
     arm("strict", Way::Plan(STRICT)),
     arm("strict-timed", Way::Confirmed(STRICT)),
+    arm("strict-warm", Way::Plan("flag:park_us=100,backstop_us=100")),
+    arm("spin-event", Way::Asked(Answer::Event)),
+    arm("spin-stream", Way::Asked(Answer::Stream)),
     arm("poll", Way::Plan("poll")),
     arm("block", Way::Plan("block")),
     arm("in-kernel", Way::InKernel(STRICT)),
@@ -94,7 +99,7 @@ impl Way {
     pub(crate) const fn plan(self) -> Option<&'static str> {
         match self {
             Self::Plan(text) | Self::Confirmed(text) | Self::InKernel(text) => Some(text),
-            Self::Spin | Self::Synchronize => None,
+            Self::Spin | Self::Asked(_) | Self::Synchronize => None,
         }
     }
 }
@@ -130,26 +135,28 @@ impl Waiter {
     /// Waits for what was launched; when it was known.
     fn know(&self, bench: &Bench, number: Seq) -> Result<Instant, Error> {
         let Some(plan) = &self.plan else {
-            return if self.way == Way::Synchronize {
-                synchronize(bench.stream())?;
-                Ok(bench.clock.now())
-            } else {
-                Ok(bench.spin(&bench.armed()?))
+            return match self.way {
+                Way::Synchronize => synchronize(bench.stream()).map(|()| bench.clock.now()),
+                Way::Asked(whom) => bench.ask(whom),
+                _ => Ok(bench.spin(&bench.armed()?)),
             };
         };
         let wait = Wait::new(plan).predicted(self.learned.predict(plan));
-        let result = match self.way {
+        let (known, result) = match self.way {
             Way::InKernel(_) => {
-                bench.wait(wait.kernel_point(), &mut bench.word.port(bench.stream(), number)?)
+                let mut port = bench.word.port(bench.stream(), number)?;
+                bench.wait(wait.kernel_point(), &mut port)
             }
             Way::Confirmed(_) => {
                 let mut confirmed = self.confirmed.borrow_mut();
                 let port = bench.stream().port()?;
                 bench.wait(wait, &mut Timed { port, clock: bench.clock, confirmed: &mut confirmed })
             }
-            _ => bench.wait(wait, &mut bench.stream().port()?),
+            _ => {
+                let mut port = bench.stream().port()?;
+                bench.wait(wait, &mut port)
+            }
         };
-        let known = bench.clock.now();
         self.learned.observe(&result);
         result.map(|_| known)
     }

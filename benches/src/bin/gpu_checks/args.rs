@@ -7,7 +7,7 @@ use wakeline_core::Nanos;
 use wakeline_cuda::kernels::Fault;
 
 use crate::exits::Leaving;
-use crate::faults::Row;
+use crate::meets::Row;
 
 /// What `--help` shows.
 pub(crate) const USAGE: &str = "usage: gpu_checks [--check NAME].. [--quick | --full] [counts] [--slack-ms N] [--driver FILE] [--json FILE]
@@ -25,6 +25,7 @@ counts, where they are to be others than these:
   --driver FILE  load this library in place of the system's driver
   --json FILE    write a record for each thing that was checked, as JSON lines
   --leave NAME   only end with waits in flight, as `exits` has it done by a process of its own
+  --meet ROW     only meet a fault, as `faults` has it done by a process of its own
 Without a GPU it says so and ends with code 3.";
 
 /// The highest count that may be asked for.
@@ -96,6 +97,7 @@ pub(crate) struct Args {
     pub(crate) driver: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) leaving: Option<Leaving>,
+    pub(crate) meeting: Option<Row>,
     pub(crate) help: bool,
 }
 
@@ -122,6 +124,7 @@ impl Args {
             driver: None,
             json: None,
             leaving: None,
+            meeting: None,
             help: false,
         };
         args.read(Words::new(words.into_iter()))?;
@@ -144,6 +147,7 @@ impl Args {
                 "--driver" => self.driver = Some(words.value()?.into()),
                 "--json" => self.json = Some(words.value()?.into()),
                 "--leave" => self.leaving = Some(words.one_of(&Leaving::ALL, Leaving::name)?),
+                "--meet" => self.meeting = Some(words.value()?.parse()?),
                 "--help" | "-h" => self.help = true,
                 _ => return Err(words.unknown()),
             }
@@ -161,7 +165,7 @@ impl Args {
         Nanos::from_millis(self.slack_ms)
     }
 
-    /// Which faults meet which waits: each with each, or each once where that is enough.
+    /// Which faults meet which waits: each with each, or each once where that is enough. A host's plans wait at once.
     pub(crate) fn faults(&self) -> Vec<Row> {
         let faults: Vec<_> = Fault::ALL
             .into_iter()
@@ -170,12 +174,12 @@ impl Args {
         let hosts = Host::here();
         if self.quick {
             let rows = faults.into_iter().cycle().zip(hosts.into_iter().cycle()).zip(PLANS);
-            return rows.map(|((fault, host), plan)| Row { fault, host, plan }).collect();
+            return rows.map(|((fault, host), plan)| Row { fault, host, plans: vec![plan] }).collect();
         }
         let mut rows = Vec::new();
         for fault in faults {
             for host in &hosts {
-                rows.extend(PLANS.map(|plan| Row { fault, host: *host, plan }));
+                rows.push(Row { fault, host: *host, plans: PLANS.to_vec() });
             }
         }
         rows
@@ -214,6 +218,7 @@ mod tests {
             ("--exits", "`--exits` wants a value"),
             ("--quick --full", "`--quick` and `--full` are two"),
             ("--fault bug", "`--fault bug` is none of trap, illegal-address, assert"),
+            ("--meet trap/inline", "`trap/inline` is no fault, host"),
             ("waits", "unknown argument `waits`"),
         ] {
             let message = parse(words).unwrap_err();
@@ -225,8 +230,9 @@ mod tests {
     fn faults_meet_every_plan_on_every_host_and_quickly_each_of_them_once() {
         let hosts = Host::here().len();
         let all = parse("").unwrap().faults();
-        assert_eq!(all.len(), 3 * hosts * PLANS.len());
-        assert_eq!(parse("--fault trap").unwrap().faults().len(), hosts * PLANS.len());
+        assert_eq!(all.len(), 3 * hosts);
+        assert!(all.iter().all(|row| row.plans == PLANS));
+        assert_eq!(parse("--fault trap").unwrap().faults().len(), hosts);
         let quick = parse("--quick").unwrap().faults();
         assert_eq!(quick.len(), PLANS.len());
         for fault in Fault::ALL {

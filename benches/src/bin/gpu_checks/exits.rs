@@ -2,19 +2,19 @@
 //!
 //! The program runs itself, some of it at a time: each child keeps the device busy, has something wait for it in one of several ways, and ends.
 
-use std::io::{self, Read as _, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant as Wall};
+use std::time::Duration;
 
 use serde::Serialize;
 use wakeline_benches::gpu::{Failure, Gpu, Host, PLANS, TRUSTED, learned};
-use wakeline_core::{Error, ErrorCode, Nanos, WaitPlan};
+use wakeline_core::{Nanos, WaitPlan};
 use wakeline_cuda::{CudaPort, synchronize};
 use wakeline_std::{Point, Watcher};
 use wakeline_tokio::TokioWatcher;
 
 use crate::args::Check;
+use crate::child::{Child, NAP};
 use crate::output::{Output, Verdict};
 use crate::own::{LOST, Own};
 
@@ -23,12 +23,6 @@ const BUSY: Nanos = Nanos::from_millis(2_000);
 
 /// How long a child waits before it ends, so that its waits are under way.
 const SETTLES: Duration = Duration::from_millis(30);
-
-/// How long a child may take.
-const CHILD: Duration = Duration::from_secs(60);
-
-/// Between two looks at the children.
-const NAP: Duration = Duration::from_millis(5);
 
 /// How many children there are at a time, at most.
 const CHILDREN_MAX: usize = 8;
@@ -169,16 +163,16 @@ fn run_children(
     let mut longest = Duration::ZERO;
     while left > 0 || !running.is_empty() {
         while left > 0 && running.len() < at_once {
-            running.push((start(leaving, driver)?, Wall::now()));
+            running.push(Child::start(&["--leave", leaving.name()], driver)?);
             left -= 1;
         }
         let mut still = Vec::new();
-        for (mut child, started) in running {
-            match look(&mut child, started.elapsed())? {
-                None => still.push((child, started)),
-                Some(result) => {
-                    longest = longest.max(started.elapsed());
-                    failed.extend(result.err());
+        for mut child in running {
+            match child.look()? {
+                None => still.push(child),
+                Some(ended) => {
+                    longest = longest.max(ended.took);
+                    failed.extend(ended.said.err());
                 }
             }
         }
@@ -186,40 +180,4 @@ fn run_children(
         std::thread::sleep(NAP);
     }
     Ok((failed, longest))
-}
-
-fn start(leaving: Leaving, driver: Option<&Path>) -> Result<Child, Failure> {
-    let program = std::env::current_exe().map_err(|error| child_error(&error))?;
-    let mut command = Command::new(program);
-    command.args(["--leave", leaving.name()]);
-    if let Some(driver) = driver {
-        command.arg("--driver").arg(driver);
-    }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    Ok(command.spawn().map_err(|error| child_error(&error))?)
-}
-
-fn child_error(error: &io::Error) -> Error {
-    Error::new(ErrorCode::Backend, [&"gpu_checks", &"running itself", error])
-}
-
-/// Whether a child has ended, and how; one that takes too long is ended.
-fn look(child: &mut Child, running: Duration) -> Result<Option<Result<(), String>>, Failure> {
-    let status = child.try_wait().map_err(|error| child_error(&error))?;
-    Ok(match status {
-        Some(status) if status.success() => Some(Ok(())),
-        Some(status) => {
-            let mut said = String::new();
-            if let Some(stderr) = &mut child.stderr {
-                // Where that cannot be read, the status says enough.
-                let _ = stderr.read_to_string(&mut said);
-            }
-            Some(Err(format!("{status} {}", said.trim())))
-        }
-        None if running > CHILD => {
-            child.kill().and_then(|()| child.wait()).map_err(|error| child_error(&error))?;
-            Some(Err(format!("it had not ended after {} s", CHILD.as_secs())))
-        }
-        None => None,
-    })
 }

@@ -7,7 +7,8 @@
 //! | `churn.rs` | `churn` | threads make, use and drop streams, lines and ports at once, and nothing is left |
 //! | `exits.rs` | `exits` | a process that ends with waits in flight ends with code 0 |
 //! | `behind.rs` | `behind` | work queued behind a point does not delay it |
-//! | `faults.rs` | `faults` | a kernel that faults ends the waits of its context with the right cause soon after the driver tells, and no other's |
+//! | `faults.rs`, `meets.rs` | `faults` | a kernel that faults ends the waits of its context with the right cause soon after the driver tells, and no other process's |
+//! | `child.rs` | | the program run again, for what ends a process's use of the driver |
 //!
 //! Each thing that is checked is a line for people and a record; what does not hold is told with the reason, and ends the program with code 1
 //! after all else was checked. Without arguments the counts are small; `--full` has those that a release is held to.
@@ -20,9 +21,11 @@
 
 mod args;
 mod behind;
+mod child;
 mod churn;
 mod exits;
 mod faults;
+mod meets;
 mod order;
 mod output;
 mod own;
@@ -51,6 +54,9 @@ fn run(args: &Args) -> Result<(), Failure> {
     if let Some(leaving) = args.leaving {
         return exits::leave(leaving, &gpu);
     }
+    if let Some(row) = &args.meeting {
+        return meets::meet(&gpu, row);
+    }
     let environment = Environment::of_this_thread(0);
     let mut output = Output::new(io::stdout().lock(), args.json.as_deref(), &gpu, environment)?;
     for check in args.checks() {
@@ -60,7 +66,9 @@ fn run(args: &Args) -> Result<(), Failure> {
             Check::Churn => churn::churn(&mut output, &gpu, args.counts.churn)?,
             Check::Exits => exits::exits(&mut output, args.driver.as_deref(), args.counts.exits)?,
             Check::Behind => behind::behind(&mut output, &gpu, args.counts.behind(), args.slack())?,
-            Check::Faults => faults::faults(&mut output, &gpu, &args.faults(), args.slack())?,
+            Check::Faults => {
+                faults::faults(&mut output, &gpu, args.driver.as_deref(), &args.faults(), args.slack())?;
+            }
         }
     }
     output.end()

@@ -129,24 +129,40 @@ impl<D: LineDriver> Port<D> {
         self.by_callback && self.word.as_ref().is_some_and(|word| !word.reached())
     }
 
-    /// Asks once: the stream, which knows first, then the point itself. Who says done; `None` where nobody does.
+    /// Asks once, the one that knows first first: who says done; `None` where nobody does.
+    ///
+    /// The event was recorded before the word's store was enqueued: where the word is there the event is done, and the stream most often not yet, which has the
+    /// end of the store to tell. Where it is not, the stream may have nothing left before the event is said to be done.
     fn ask(&self) -> Result<Option<Answer>, Error> {
-        let shared = self.stream.shared();
         let context = self.inner();
         context.sound()?;
         let _bound = context.bind()?;
-        // A per-thread stream is another one on another thread; one that is captured must not be asked.
-        if shared.thread.is_none() && !answer(context, shared.capturing(), true)? {
-            // SAFETY: the context is bound, the stream alive and not captured.
-            let status =
-                answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)?;
-            if status == Status::Done {
-                return Ok(Some(Answer::Stream));
-            }
+        let event_first = self.word.as_ref().is_some_and(MemoryDescriptor::reached);
+        if event_first && self.ask_event()? == Status::Done {
+            return Ok(Some(Answer::Event));
         }
+        if self.ask_stream()? == Status::Done {
+            return Ok(Some(Answer::Stream));
+        }
+        Ok((!event_first && self.ask_event()? == Status::Done).then_some(Answer::Event))
+    }
+
+    /// What the stream says; `Pending` where it must not be asked. The context is bound.
+    fn ask_stream(&self) -> Result<Status, Error> {
+        let (shared, context) = (self.stream.shared(), self.inner());
+        // A per-thread stream is another one on another thread; one that is captured must not be asked.
+        if shared.thread.is_some() || answer(context, shared.capturing(), true)? {
+            return Ok(Status::Pending);
+        }
+        // SAFETY: the context is bound, the stream alive and not captured.
+        answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)
+    }
+
+    /// What the event says. The context is bound.
+    fn ask_event(&self) -> Result<Status, Error> {
+        let context = self.inner();
         // SAFETY: the context is bound; the event is this port's until it is dropped.
-        let status = answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)?;
-        Ok((status == Status::Done).then_some(Answer::Event))
+        answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)
     }
 }
 

@@ -33,16 +33,22 @@ pub(super) struct Context {
 
 /// A fault has stopped everything in the context.
 #[derive(Clone, Copy, Debug)]
-struct Halt {
-    status: Status,
+pub(super) struct Halt {
+    pub(super) status: Status,
     /// From when on calls say so.
-    told_at: u64,
+    pub(super) told_at: u64,
+}
+
+impl Halt {
+    fn told(self, now: u64) -> Option<Status> {
+        (self.told_at <= now).then_some(self.status)
+    }
 }
 
 impl Context {
     /// What calls in it fail with by now.
     pub(super) fn failure(&self, now: u64) -> Option<Status> {
-        self.halt.filter(|halt| halt.told_at <= now).map(|halt| halt.status)
+        self.halt.and_then(|halt| halt.told(now))
     }
 
     pub(super) fn is_halted(&self) -> bool {
@@ -55,8 +61,8 @@ impl Context {
     }
 
     /// The first fault counts.
-    pub(super) fn halt(&mut self, status: Status, told_at: u64) {
-        self.halt.get_or_insert(Halt { status, told_at });
+    pub(super) fn halt(&mut self, halt: Halt) {
+        self.halt.get_or_insert(halt);
     }
 }
 
@@ -110,6 +116,11 @@ impl State {
         self.stirred = true;
     }
 
+    /// That contexts can still be made.
+    fn process_is_well(&self) -> Answer {
+        self.halt.and_then(|halt| halt.told(self.now)).map_or(Ok(()), |status| Err(status.into()))
+    }
+
     fn primary(&self, device: c_int) -> Option<u64> {
         self.primaries.get(&device).copied()
     }
@@ -131,6 +142,7 @@ impl State {
 pub(super) fn primary_retain(state: &mut State, out: Out<u64>, device: c_int) -> Answer {
     out.needed()?;
     checked(state, device)?;
+    state.process_is_well()?;
     let handle = state.primary(device).unwrap_or_else(|| {
         let handle = state.make_context(device, 0, true);
         state.primaries.insert(device, handle);
@@ -172,6 +184,7 @@ pub(super) fn primary_state(
 pub(super) fn create(state: &mut State, out: Out<u64>, flags: c_uint, device: c_int) -> Answer {
     out.needed()?;
     checked(state, device)?;
+    state.process_is_well()?;
     if flags & !FLAGS != 0 {
         return Err(Status::INVALID_VALUE.into());
     }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::context::Halt;
 use super::kernel::Kernel;
 use super::state::State;
 use crate::Status;
+use crate::wire::FaultEnds;
 
 /// One operation of a stream. Captured graphs are made of them, too.
 #[derive(Clone, Debug)]
@@ -137,14 +139,19 @@ impl State {
         }
     }
 
-    /// Stops everything in the context; calls are told later.
+    /// Stops everything in the context, or in all of them; calls are told later.
     pub(super) fn fault(&mut self, context: u64, status: Status) {
         let told_at = self.now.saturating_add(self.options.fault_delay_us.saturating_mul(1_000));
-        if let Some(context) = self.contexts.get_mut(&context) {
-            context.halt(status, told_at);
+        let all = self.options.fault_ends == FaultEnds::Process;
+        let halt = Halt { status, told_at };
+        for (_, context) in self.contexts.iter_mut().filter(|(handle, _)| all || **handle == context) {
+            context.halt(halt);
+        }
+        if all {
+            self.halt.get_or_insert(halt);
         }
         let streams = &self.streams;
-        let halted = |stream: u64| streams.get(&stream).is_none_or(|stream| stream.context == context);
+        let halted = |stream: u64| streams.get(&stream).is_none_or(|stream| all || stream.context == context);
         self.hosted.retain(|hosted| !halted(hosted.stream));
         self.stirred = true;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::capture::Capture;
 use super::clock::{self, SPIN_NS};
-use super::context::Context;
+use super::context::{Context, Halt};
 use super::event::Event;
 use super::graph::Graph;
 use super::handle::{Handles, Kind};
@@ -34,6 +34,8 @@ pub(super) struct State {
     /// The primary contexts there are, by device.
     pub(super) primaries: BTreeMap<i32, u64>,
     pub(super) contexts_made: u64,
+    /// A fault has ended the whole process's use of the driver.
+    pub(super) halt: Option<Halt>,
     pub(super) streams: BTreeMap<u64, Stream>,
     /// The streams that have work.
     pub(super) busy: BTreeSet<u64>,
