@@ -56,7 +56,7 @@ fn start(rig: &Rig, part: &str) -> Child {
     Command::new(program).arg(format!("{CHILD}{driver}:{part}")).spawn().unwrap()
 }
 
-fn end_of(mut child: Child) -> ExitStatus {
+fn end_of(mut child: Child, what: &str) -> ExitStatus {
     let start = Wall::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -64,7 +64,7 @@ fn end_of(mut child: Child) -> ExitStatus {
         }
         if start.elapsed() > HANGS {
             child.kill().unwrap();
-            panic!("a process hangs as it ends");
+            panic!("a process hangs as it ends: {what}");
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -76,7 +76,7 @@ fn case_25_a_process_ends_well_with_waits_in_flight(rig: &Rig) {
     for ways in ways.chunks(AT_ONCE) {
         let children: Vec<_> = ways.iter().map(|way| (way, start(rig, &way.to_string()))).collect();
         for (way, child) in children {
-            let status = end_of(child);
+            let status = end_of(child, &way.to_string());
             assert_eq!(status.code(), Some(0), "way {way}: {status}");
         }
     }
@@ -128,7 +128,7 @@ fn ends_with_waits(cuda: &Cuda, way: usize) -> i32 {
 
 /// The driver does not work in a fork's child: every way to use it says so.
 fn a_forks_child_is_told_so(rig: &Rig) {
-    let status = end_of(start(rig, "fork"));
+    let status = end_of(start(rig, "fork"), "a fork");
     assert_eq!(status.code(), Some(0), "the number of what was not told: {status}");
 }
 

@@ -58,12 +58,19 @@ pub(crate) const ARMS: &[Arm] = &[
     arm("strict", Way::Plan(STRICT)),
     arm("strict-timed", Way::Confirmed(STRICT)),
     arm("strict-warm", Way::Plan("flag:park_us=100,backstop_us=100")),
+    arm("strict-close", Way::Plan("flag:park_us=10,backstop_us=10")),
     arm("spin-event", Way::Asked(Answer::Event)),
     arm("spin-stream", Way::Asked(Answer::Stream)),
     arm("poll", Way::Plan("poll")),
     arm("block", Way::Plan("block")),
     arm("in-kernel", Way::InKernel(STRICT)),
     arm("synchronize", Way::Synchronize),
+    sleeping(
+        "predict-20-trusted",
+        Way::Plan(
+            "flag:park_us=1000,backstop_us=100000+predict:margin_us=20,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        ),
+    ),
     sleeping(
         "predict-40-trusted",
         Way::Plan(

@@ -2,6 +2,7 @@
 
 use wakeline_core::{Clock, Instant};
 
+use crate::approach::approach;
 use crate::sys;
 
 /// The host's monotonic clock, and the blocking sleep on its time line.
@@ -34,9 +35,13 @@ impl StdClock {
     /// Blocks this thread until `at` has come: never shorter, and longer by the machine's oversleep
     /// ([`Oversleep`](crate::Oversleep)) and the thread's [`TimerSlack`](crate::TimerSlack).
     ///
-    /// Signals neither end nor prolong it. At once, without a system call, where `at` has passed; forever at
+    /// A long sleep is taken in two ([`approach`](crate::approach)). Signals neither end nor prolong it. At once, without a system call, where `at` has passed; forever at
     /// [`Instant::MAX`].
     pub fn sleep_until(&self, at: Instant) {
+        let first = approach(self.now(), at);
+        if first < at {
+            self.inner.sleep_until(first);
+        }
         self.inner.sleep_until(at);
     }
 

@@ -8,6 +8,7 @@ use core::task::{Context, Poll, Waker};
 
 use wakeline_core::{Clock, Idle, Instant};
 
+use crate::approach::approach;
 use crate::bell::Bell;
 use crate::clock::StdClock;
 use crate::park::ParkIdle;
@@ -63,14 +64,28 @@ impl StdIdle {
         self.bell.take()
     }
 
-    /// Sleeps until `until` (`None`: without bound) or a ring; says whether it rang, and answers the ring.
+    /// Sleeps until `until` (`None`: without bound) or a ring; says whether it rang, and answers the ring. A long sleep is taken in two
+    /// ([`approach`](crate::approach)).
     pub fn sleep(&self, until: Option<Instant>) -> bool {
+        self.sleep_by(until, approach)
+    }
+
+    /// The same in one.
+    pub(crate) fn sleep_at_once(&self, until: Option<Instant>) -> bool {
+        self.sleep_by(until, |_, until| until)
+    }
+
+    fn sleep_by(&self, until: Option<Instant>, to: impl Fn(Instant, Instant) -> Instant) -> bool {
         self.bell.sleep(|word, asleep| {
-            if until.is_some_and(|until| self.clock.now() >= until) {
-                return false;
+            let Some(until) = until else {
+                self.bell.sleeper().wait(word, asleep, None, self.clock.sys());
+                return true;
+            };
+            let now = self.clock.now();
+            if now < until {
+                self.bell.sleeper().wait(word, asleep, Some(to(now, until)), self.clock.sys());
             }
-            self.bell.sleeper().wait(word, asleep, until, self.clock.sys());
-            true
+            now < until
         })
     }
 

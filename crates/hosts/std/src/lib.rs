@@ -23,6 +23,7 @@
 
 extern crate alloc;
 
+mod approach;
 mod bell;
 mod clock;
 mod device;
@@ -39,6 +40,7 @@ pub mod usage;
 mod watcher;
 mod words;
 
+pub use approach::{APPROACH_LEAST_US, APPROACH_US, approach};
 pub use bell::{Bell, Rouse};
 pub use clock::StdClock;
 pub use device::{DEVICE_SPIN_US_MAX, DeviceThread};

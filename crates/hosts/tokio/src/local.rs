@@ -12,7 +12,7 @@ use wakeline_core::{
     Clock, CompletionLine, CompletionPort, Error, ErrorCode, Instant, LineRef, Nanos, Park, Reactor, Timer,
     Wake, Watch,
 };
-use wakeline_std::{ParkPolicy, SleepMargin, StdClock};
+use wakeline_std::{ParkPolicy, SleepMargin, StdClock, approach};
 
 use crate::budget::Budget;
 use crate::clock::in_runtime;
@@ -68,7 +68,7 @@ const LOOKS_PER_CLOCK: u32 = 8;
 ///   part its polls by `tokio::task::yield_now`, which lets it look; a task that wakes itself does not.
 /// - No core is burnt: `spin_us_max` of the [`ParkPolicy`] after the last watch began, watching goes on in naps of `nap_us`. (`hardware_us_max` does
 ///   not matter: nothing here parks in hardware, for that would stop the other tasks.) While nothing is waited for nothing wakes.
-/// - Sleeps are set to end early by what they were seen to be late (a [`SleepMargin`], at most [`SLEEP_MARGIN_US_MAX`]), and the
+/// - Long sleeps are taken in two ([`approach`]). Sleeps are set to end early by what they were seen to be late (a [`SleepMargin`], at most [`SLEEP_MARGIN_US_MAX`]), and the
 ///   rest is waited out in slices: the margin of a `+predict` plan has to cover the spread of the steps only. The timer has no slack,
 ///   so the thread's [`TimerSlack`](wakeline_std::TimerSlack) does not matter: set to 5 ms, it is late by the 35 us that it is late without, where
 ///   a plain sleep is late by 5 ms and tokio's by 6 ms (2-core virtual machine).
@@ -147,6 +147,8 @@ struct Sleep {
     wake: Instant,
     /// What it was when `wake` was chosen.
     length: Nanos,
+    /// Whether `wake` is the first of two.
+    first: bool,
 }
 
 /// How the pump comes to be polled again.
@@ -289,6 +291,7 @@ impl<L: LineRef> TokioLocal<L> {
             self.armed.set(None);
             if let Some(sleep) = self.sleep.get()
                 && sleep.wake == at
+                && !sleep.first
                 && rested.how == Rest::Until(at)
             {
                 self.margin.borrow_mut().observe(sleep.length, now.since(at));
@@ -329,10 +332,16 @@ impl<L: LineRef> TokioLocal<L> {
         let end = self.moments.earliest()?;
         if let Some(sleep) = self.sleep.get()
             && sleep.end == end
+            && !(sleep.first && sleep.wake <= now)
         {
             return Some(sleep.wake);
         }
         let length = end.since(now);
+        let wake = approach(now, end);
+        if wake < end {
+            self.sleep.set(Some(Sleep { end, wake, length, first: true }));
+            return Some(wake);
+        }
         let mut margins = self.margin.borrow_mut();
         let margin = margins.of(length);
         let wake = if length < Nanos::from_micros(SLEEP_US_LEAST) {
@@ -344,7 +353,7 @@ impl<L: LineRef> TokioLocal<L> {
             margins.observe(length, Nanos::ZERO);
             now
         };
-        self.sleep.set(Some(Sleep { end, wake, length }));
+        self.sleep.set(Some(Sleep { end, wake, length, first: false }));
         Some(wake)
     }
 

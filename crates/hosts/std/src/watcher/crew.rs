@@ -29,6 +29,7 @@ use super::home::Hub;
 use super::panics;
 use super::shard::{Core, Errand, Pace, Shard};
 use super::sync::{AtomicU32, AtomicU64, Lock, MutexGuard as CoreGuard, Ordering, fence};
+use crate::approach::{APPROACH_US, approach};
 use crate::clock::StdClock;
 use crate::idle::StdIdle;
 use crate::margin::SleepMargin;
@@ -363,6 +364,7 @@ impl<'s> Leader<'s> {
         let shard = self.shard();
         match errand {
             Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
+            Errand::Stir(fly) => stir(shard, fly),
             Errand::Drop(fly) => panics::let_go(fly),
             Errand::Faulted(failure) => {
                 panics::tell(Some(&shard.counters.panics), || crate::trace::context_faulted(&failure));
@@ -407,19 +409,27 @@ impl<'s> Leader<'s> {
             }
             Pace::Sleep { sharp, blunt } => {
                 let length = sharp.since(now);
-                let early = if sharp < Instant::MAX { rest.margin.of(length) } else { Nanos::ZERO };
+                let first = approach(now, sharp);
+                let early = if first < sharp {
+                    Nanos::from_micros(APPROACH_US)
+                } else if sharp < Instant::MAX {
+                    rest.margin.of(length)
+                } else {
+                    Nanos::ZERO
+                };
                 if length <= early || rest.lingers(now) && self.hub.config.park.spin_us_max() > 0 {
                     return core::hint::spin_loop();
                 }
                 shard.counters.sleeps.add(1);
                 let until = blunt.min(Instant::from_nanos(sharp.as_nanos() - early.as_nanos()));
-                (until, Some(until.since(now)))
+                // How late the first of two sleeps ends is of no account.
+                (until, (first == sharp).then(|| until.since(now)))
             }
         };
         let idle = self.hub.posts[self.post].idle.lock();
         let quiet = || shard.is_quiet() && !self.hub.is_closing();
         let bound = (until < Instant::MAX).then_some(until);
-        let rang = shard.door.sleep(until, quiet, || idle.sleep(bound));
+        let rang = shard.door.sleep(until, quiet, || idle.sleep_at_once(bound));
         let awake = self.hub.clock.now();
         if let (Some(length), Some(false)) = (length, rang) {
             rest.margin.observe(length, awake.since(until));
@@ -442,6 +452,17 @@ impl Rest {
     /// Whether to look around for a moment longer before sleeping.
     fn lingers(&mut self, now: Instant) -> bool {
         self.lingers && now.since(*self.idle_since.get_or_insert(now)).as_nanos() < LINGER_NS
+    }
+}
+
+/// Wakes whoever awaits a flight for nothing, so that it has not slept for long when it is woken next.
+fn stir(shard: &Shard, fly: Arc<dyn Fly>) {
+    let waker = fly.tag().waker.take();
+    panics::let_go(fly);
+    let Some(waker) = waker else { return };
+    if let Some(panic) = panics::message_of(|| waker.wake()) {
+        shard.counters.panics.bump();
+        panics::tell(Some(&shard.counters.panics), || crate::trace::waker_panicked(&panic));
     }
 }
 

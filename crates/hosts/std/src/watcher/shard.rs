@@ -69,6 +69,8 @@ pub(super) enum Errand {
     Over(Arc<dyn Fly>),
     /// Its task is to watch from now on.
     Rouse(Arc<dyn Fly>),
+    /// Its task has slept for long, and is to be woken in a moment: wake it for nothing now.
+    Stir(Arc<dyn Fly>),
     /// Have the driver's own wait made on a thread of its own.
     Block(Arc<dyn Fly>),
     /// Let go of it.
@@ -152,6 +154,8 @@ impl Entry {
 
 #[derive(Clone, Copy)]
 enum Early {
+    /// Its task is stirred, to be roused then.
+    Stir { wake_at: Instant, look_at: Instant, watch_until: Instant },
     /// Its task watches the word itself until then; it is looked at again some time before that.
     Rouse { look_at: Instant, watch_until: Instant },
     /// It lands at a time that it shares with others.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use io_uring::cqueue;
 use wakeline_core::{Clock, Error, Instant, Nanos};
-use wakeline_std::{Bell, StdClock};
+use wakeline_std::{Bell, StdClock, approach};
 
 use super::slab::{Completed, Ended, Slab};
 use super::sys::{Full, Ring};
@@ -197,12 +197,13 @@ impl State {
         rang: impl FnOnce() -> bool,
     ) -> bool {
         self.reap();
-        let is_over = until.is_some_and(|until| self.clock.now() >= until);
+        let now = self.clock.now();
+        let is_over = until.is_some_and(|until| now >= until);
         if is_over || self.has_news() || rang() {
             self.flush();
             return false;
         }
-        let entered = match self.arm(until, bell) {
+        let entered = match self.arm(until.map(|until| approach(now, until)), bell) {
             Ok(()) => self.enter(true),
             Err(Full) => Err(libc::EAGAIN),
         };

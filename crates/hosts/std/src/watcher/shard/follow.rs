@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use wakeline_core::{CANCEL_NS_MAX, Instant, Nanos};
 
+use crate::approach::approach;
+
 use super::super::flight::{Fly, Next, Seen};
 use super::{Core, Early, Errand, Shard};
 
@@ -13,6 +15,9 @@ const LOOK: Nanos = Nanos::from_nanos(CANCEL_NS_MAX);
 /// How long a flight whose deadline has come waits at most for its last question while others of that moment are asked theirs. (600 of
 /// them at 1.5 us a query.) A driver that is being asked by then gets no more time.
 const LAST_ASK: Nanos = Nanos::from_millis(1);
+
+/// With how many flights tasks are stirred before they are woken early: with more of them threads seldom sleep for long.
+const STIRRED_FLIGHTS_MAX: usize = 8;
 
 impl Core {
     pub(super) fn unwatch(&mut self, number: u32) {
@@ -45,6 +50,13 @@ impl Core {
                 return self.ask_at(number, now, turn);
             }
             entry.unqueue(&mut self.contexts);
+            if let Some(Early::Stir { wake_at, look_at, watch_until }) = entry.early {
+                entry.early = Some(Early::Rouse { look_at, watch_until });
+                if now < wake_at {
+                    self.errands.push(Errand::Stir(Arc::clone(&entry.fly)));
+                    return self.exactly_at(number, wake_at);
+                }
+            }
             if let Some(early) = entry.early.take() {
                 let next = entry.fly.land(now);
                 if let (Early::Rouse { look_at, watch_until }, Next::Watch { until }) = (early, next) {
@@ -62,6 +74,7 @@ impl Core {
 
     /// Does what a flight needs next.
     pub(super) fn follow(&mut self, shard: &Shard, number: u32, now: Instant, next: Next) {
+        let few = self.entries.len() - self.free.len() <= STIRRED_FLIGHTS_MAX;
         let Some(Some(entry)) = self.entries.get_mut(number as usize) else { return };
         match next {
             Next::Watch { until } => {
@@ -88,8 +101,15 @@ impl Core {
                 let (exactly, at) = match early {
                     Some((before, watch_until)) => {
                         let look_at = if trusted { watch_until } else { until };
-                        entry.early = Some(Early::Rouse { look_at, watch_until });
-                        (true, Instant::from_nanos(until.as_nanos() - before.as_nanos()))
+                        let wake_at = Instant::from_nanos(until.as_nanos() - before.as_nanos());
+                        let stir_at = if few { approach(now, wake_at) } else { wake_at };
+                        let stirs = stir_at < wake_at;
+                        entry.early = Some(if stirs {
+                            Early::Stir { wake_at, look_at, watch_until }
+                        } else {
+                            Early::Rouse { look_at, watch_until }
+                        });
+                        (!stirs, stir_at)
                     }
                     None if late == Nanos::ZERO => (true, until),
                     None => {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use wakeline_core::{CancelToken, Clock, End, ErrorCode, Instant, Outcome, PointTable, Residual};
 
+use crate::approach::APPROACH_US;
+
 use super::super::flight::{Fly, Seen};
 use super::super::wake_time::Watched;
 use super::ports::Time;
@@ -28,7 +30,9 @@ fn a_task_is_woken_by_its_wake_time_before_the_landing_and_sees_its_word_itself(
     stage.store_at(at(4_997), &word(&line, 0));
     stage.run(at(20_000));
     assert_eq!(when(&stage, Ran::Rouse), vec![at(4_950) - before]);
-    assert_eq!(task.wakes(), vec![at(4_950) - before], "it was woken once");
+    let stirred = at(4_950) - before - us(APPROACH_US);
+    assert_eq!(task.wakes(), vec![stirred, at(4_950) - before], "it was woken once, and stirred before");
+    assert_eq!(when(&stage, Ran::Stir), vec![stirred]);
     let report = task.report();
     assert_eq!((report.end, report.overshoot), (End::Done(Outcome::Trusted), us(0)));
     // It watches in slices, from 40 us after its wake.
@@ -66,8 +70,8 @@ fn a_wrong_guess_falls_back_to_a_watch_and_a_wake() {
         stage.run(at(20_000));
         assert_eq!(stage.count(Ran::Rouse), 1);
         let wakes = task.wakes();
-        assert_eq!(wakes.len(), 2, "{wakes:?}");
-        assert!((at(9_000)..at(9_053)).contains(&wakes[1]), "{wakes:?}");
+        assert_eq!(wakes.len(), 3, "{wakes:?}");
+        assert!((at(9_000)..at(9_053)).contains(&wakes[2]), "{wakes:?}");
         assert!(matches!(task.report().residual, Some(Residual::Exact(_))));
         stage.assert_empty();
     }
@@ -81,7 +85,7 @@ fn a_word_that_is_there_by_the_early_wake_is_late() {
     stage.run(at(20_000));
     let report = task.report();
     assert_eq!((report.end, report.elapsed), (End::Done(Outcome::Late), us(4_900)));
-    assert_eq!((stage.count(Ran::Rouse), task.wakes().len()), (0, 1));
+    assert_eq!((stage.count(Ran::Rouse), task.wakes().len()), (0, 2));
     stage.assert_empty();
 }
 
@@ -95,11 +99,28 @@ fn who_is_woken_early_ends_by_its_deadline() {
             stage.run(at(9_000));
             let (when, _) = task.ended().unwrap();
             assert_eq!((task.code(), stage.count(Ran::Rouse)), (Some(ErrorCode::Timeout), 1));
-            assert!(task.wakes().len() == 2 || when < at(deadline + 25), "{:?}", task.wakes());
+            assert!(task.wakes().len() == 3 || when < at(deadline + 25), "{:?}", task.wakes());
             assert!(when >= at(deadline) && when <= at(deadline + 42), "{when:?} for {deadline}, {trusted}");
             stage.assert_empty();
         }
     }
+}
+
+/// A thread that has slept for a moment needs no stir, and those of many flights get none.
+#[test]
+fn short_waits_and_those_of_many_flights_are_not_stirred() {
+    let (stage, line) = (Stage::new(), line());
+    let short = stage.fly(&Spec { prediction: Some(us(1_000)), ..early(true).on(&line, 0) });
+    stage.store_at(at(1_000), &word(&line, 0));
+    stage.run(at(2_000));
+    assert_eq!((stage.count(Ran::Stir), stage.count(Ran::Rouse), short.wakes().len()), (0, 1, 1));
+    let (many, lines) = (Stage::new(), [(); 2].map(|()| super::stage::line()));
+    let flights: Vec<_> = (0..9).map(|at| many.fly(&early(true).on(&lines[at / 8], at % 8))).collect();
+    (0..9).for_each(|index| many.store_at(at(5_000), &word(&lines[index / 8], index % 8)));
+    many.run(at(9_000));
+    assert_eq!((many.count(Ran::Stir), flights.len()), (8, 9), "all but the ninth");
+    many.assert_empty();
+    stage.assert_empty();
 }
 
 /// The slices and their bound, by the task's own parts.

@@ -241,6 +241,7 @@ impl Drop for Stage {
 pub(super) enum Ran {
     Over,
     Rouse,
+    Stir,
     Block,
     Drop,
     Faulted,
@@ -393,6 +394,12 @@ impl Stage {
             let (ran, fly) = match errand {
                 Errand::Over(fly) => (Ran::Over, Some(fly)),
                 Errand::Rouse(fly) => (Ran::Rouse, Some(fly)),
+                Errand::Stir(fly) => {
+                    if let Some(waker) = fly.tag().waker.take() {
+                        waker.wake();
+                    }
+                    (Ran::Stir, None)
+                }
                 Errand::Block(fly) => {
                     self.block(fly);
                     (Ran::Block, None)
