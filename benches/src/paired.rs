@@ -76,6 +76,14 @@ impl Paired {
         let ratios: Vec<f64> = self.ratios(arm, base).collect();
         Interval::of(&ratios)
     }
+
+    /// All that `arm` cost by all that `base` did, with the interval that the rounds tell: for rounds that are not of the same work. `None` where there are none.
+    pub fn ratio_of_totals(&self, arm: usize, base: usize) -> Option<Interval> {
+        #[allow(clippy::cast_precision_loss, reason = "as in `ratios`")]
+        let pairs: Vec<(f64, f64)> =
+            self.costs(arm).zip(self.costs(base)).map(|(cost, base)| (cost as f64, base as f64)).collect();
+        Interval::of_totals(&pairs)
+    }
 }
 
 /// The order in which a round runs its arms.

@@ -27,7 +27,7 @@ pub struct Record<T> {
     pub base: String,
     /// How many rounds were run.
     pub rounds: usize,
-    /// What this arm cost by what `base` did, paired by round; `None` where costs cannot be read.
+    /// What this arm cost by what `base` did, paired by round (`decode_loop`: all rounds together, since their work differs); `None` where costs cannot be read.
     pub cost_ratio: Option<Interval>,
     /// What all rounds of this arm used.
     pub usage: Usage,

@@ -43,6 +43,22 @@ impl Interval {
 }
 
 impl Interval {
+    /// What all of the first of each pair are by all of the second, for pairs whose sizes differ: a mean of their ratios would count the smallest as much
+    /// as the largest. `None` without pairs, and where the second ones are nothing.
+    ///
+    /// The ratio estimator of survey sampling, with its linearized variance (Cochran, Sampling Techniques, 3rd edition, section 6.4): exact for large samples only.
+    pub fn of_totals(pairs: &[(f64, f64)]) -> Option<Self> {
+        let n = pairs.len();
+        let (part, of) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        if of <= 0.0 {
+            return None;
+        }
+        let (mean, count) = (part / of, count(n));
+        let squares: f64 = pairs.iter().map(|(part, of)| (part - mean * of).powi(2)).sum();
+        let error = (squares / (count - 1.0) / count).sqrt() / (of / count);
+        Some(Self { mean, half_width: t_quantile(n - 1).map(|t| t * error), n })
+    }
+
     /// Whether `value` lies outside of it: with [`CONFIDENCE`] the true mean is another then. A single value excludes none.
     pub fn excludes(&self, value: f64) -> bool {
         self.half_width.is_some_and(|half_width| (self.mean - value).abs() > half_width)
@@ -164,6 +180,18 @@ mod tests {
     use super::*;
 
     /// Two-sided 99 % points as printed in tables (NIST/SEMATECH e-Handbook, 1.3.6.7.2, column 0.995).
+    #[test]
+    fn a_ratio_of_totals_is_the_one_computed_by_hand() {
+        // Totals 3 and 30: 0.1. Residuals 0.1, 0, -0.1: squares 0.02, s = 0.1; over sqrt(3) and the mean of 10: 0.0057735; t(2) = 9.9248.
+        let ratio = Interval::of_totals(&[(0.6, 5.0), (0.5, 5.0), (1.9, 20.0)]).unwrap();
+        assert!((ratio.mean - 0.1).abs() < 1e-12 && ratio.n == 3, "{ratio:?}");
+        assert!((ratio.half_width.unwrap() - 0.057_301).abs() < 1e-5, "{ratio:?}");
+        let same = Interval::of_totals(&[(2.0, 2.0), (7.0, 7.0)]).unwrap();
+        assert_eq!((same.mean, same.half_width), (1.0, Some(0.0)));
+        assert_eq!(Interval::of_totals(&[(1.0, 4.0)]).unwrap().half_width, None);
+        assert_eq!((Interval::of_totals(&[]), Interval::of_totals(&[(1.0, 0.0)])), (None, None));
+    }
+
     #[test]
     fn t_quantiles_are_the_published_ones() {
         for (degrees, published) in [

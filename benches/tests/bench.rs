@@ -268,7 +268,10 @@ mod on_the_stand_in {
                 cell.base,
                 if matches!(cell.suite.as_str(), "burn" | "serve") { "sync-spin" } else { "spin" }
             );
-            assert!(cell.metrics.contains_key("energy"), "{cell:?}");
+            // The counter of a short turn has hardly moved.
+            let energy = cell.metrics.get("energy");
+            assert!(cell.suite != "burn" || energy.is_some_and(|energy| energy.value.mean > 0.0), "{cell:?}");
+            assert!(cell.case != "12 us" || energy.is_none(), "{cell:?}");
             // Between the steps of a server the clocks are not compared.
             assert_eq!(cell.latency.is_none(), cell.suite == "serve", "{cell:?}");
         }

@@ -37,11 +37,11 @@ const COLUMNS: usize = 7;
 /// Where this thread alone waits, and else.
 const CPU: [&str; 2] = [
     "
-CPU of a spin    CPU time of the waiting thread by that of `poll`, paired by round: mean and 99 % interval
+CPU of a spin    CPU time of the waiting thread by that of `poll`, all steps together, with the 99 % interval of the rounds
 ",
     "
 CPU of a spin    CPU time of all threads that wait (of `watcher` and `tokio` all of the process but the simulated device's), \
-without that of launching, by that of `poll@std`, paired by round: mean and 99 % interval
+without that of launching, by that of `poll@std`, all steps together, with the 99 % interval of the rounds
 ",
 ];
 
@@ -230,7 +230,7 @@ impl<W: Write> Table<W> {
         })?;
         for (number, tally) in run.tallies.iter().enumerate() {
             let mut cells = cells(tally).into_iter();
-            let ratio = ratio(run.paired.ratio(number, 0), number == 0);
+            let ratio = ratio(run.paired.ratio_of_totals(number, 0), number == 0);
             self.columns(&tally.arm.name, &ratio, name_width, |(_, columns)| {
                 let cell =
                     |(_, width): &(&str, usize)| format!("{:>width$}", cells.next().unwrap_or_default());

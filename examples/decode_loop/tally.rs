@@ -117,7 +117,7 @@ impl Tally {
             arm: self.arm.name.clone(),
             base: run.tallies[0].arm.name.clone(),
             rounds: run.paired.rounds(),
-            cost_ratio: run.paired.ratio(number, 0),
+            cost_ratio: run.paired.ratio_of_totals(number, 0),
             usage: self.usage,
             detail: Detail {
                 trace: source.name(),

@@ -178,11 +178,14 @@ impl Rounds {
         values.filter(|values| !values.is_empty())
     }
 
-    /// A quantity of `arm` by what `base` had in the same round.
+    /// A quantity of `arm` by what `base` had in the same round; `None` where that was nothing in any of them, or less: how late a word is seen can lie below what
+    /// is known of the end of its work.
     pub fn ratio(&self, arm: usize, base: usize, quantity: Quantity) -> Option<Interval> {
-        let pairs = self.by_round(arm, quantity)?.into_iter().zip(self.by_round(base, quantity)?);
-        let ratios: Vec<f64> =
-            pairs.filter(|(_, base)| *base > 0.0).map(|(value, base)| value / base).collect();
+        let (values, bases) = (self.by_round(arm, quantity)?, self.by_round(base, quantity)?);
+        if bases.iter().any(|base| *base <= 0.0) {
+            return None;
+        }
+        let ratios: Vec<f64> = values.iter().zip(&bases).map(|(value, base)| value / base).collect();
         Interval::of(&ratios)
     }
 

@@ -235,6 +235,10 @@ impl Own {
     }
 }
 
+/// How long a turn has to take for its energy to be told: a GPU's counter moves every 20 to 100 ms (60 on an H200), and what a shorter turn reads is nothing, or
+/// another's. What a step too many or too few makes in a longer one shows in the interval of the rounds.
+pub const ENERGY_TURN_LEAST: Duration = Duration::from_millis(100);
+
 /// What a part of a turn used.
 #[derive(Clone, Copy, Debug)]
 pub struct Meters {
@@ -264,6 +268,9 @@ impl Meters {
         turn.set(quantity::PROCESS_CPU, self.process.map(|process| each(ns(process))));
         let switches = self.switches.zip(self.other_switches);
         turn.set(quantity::SWITCHES, switches.map(|(own, others)| each(real(own + others))));
+        if self.took < ENERGY_TURN_LEAST {
+            return;
+        }
         turn.set(quantity::ENERGY, self.energy.total().map(each));
         if self.energy.gpu.is_some() && self.energy.cpu.is_some() {
             turn.set(quantity::ENERGY_GPU, self.energy.gpu.map(each));

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use raw::{Driver, KERNELS, MAPPED, NO_TIMING, NON_BLOCKING, until, word};
-use wakeline_fake_driver::{Fake, Live, Status};
+use wakeline_fake_driver::{Fake, FaultEnds, Live, Status};
 
 const GLOBAL: c_uint = 0;
 const THREAD_LOCAL: c_uint = 1;

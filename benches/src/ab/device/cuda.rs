@@ -162,15 +162,14 @@ impl Device for CudaBench {
         let lanes = flights.div_ceil(STAMPS).max(LANES_LEAST.min(flights)).min(LANES_MAX);
         let lane = || {
             let timed = TimedStream::new(&self.context.stream()?, self.clock)?;
-            Ok(Lane { timed, busy_until: Cell::new(Instant::ORIGIN) })
+            Ok(Lane { timed })
         };
         (0..lanes).map(|_| lane()).collect()
     }
 
     fn fly(&self, lane: &Self::Lane, end: Instant) -> Result<(Self::Flight, Self::Landed), Error> {
-        let begins = self.clock.now().max(lane.busy_until.get());
-        lane.busy_until.set(begins.max(end));
-        self.kernels.occupy(lane.timed.stream(), end.since(begins))?;
+        // Lanes share the device's queues, of which there are few, so a kernel may begin late; but those before it end before it is to end.
+        self.kernels.occupy_until(lane.timed.stream(), lane.timed.on_device(end))?;
         let mut port = lane.timed.port()?;
         // The next flight of the lane is enqueued before anybody waits for this one.
         port.arm()?;
@@ -201,8 +200,6 @@ const NOT_YET: u64 = 0;
 #[derive(Debug)]
 pub struct Lane {
     timed: TimedStream<StdClock>,
-    /// When what was launched on it will have ended.
-    busy_until: Cell<Instant>,
 }
 
 /// The point behind a flight, which leaves behind when it ended.

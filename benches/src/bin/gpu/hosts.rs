@@ -54,12 +54,12 @@ const ARMS: [Arm; 7] = [
     Arm {
         name: "tokio-local",
         place: Place::Local,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=20,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-local-strict",
         place: Place::Local,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=20,min_sleep_us=50,max_sleep_us=20000,window=8",
+        plan: "flag:park_us=10,backstop_us=10+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8",
     },
     Arm {
         name: "tokio-workers",

@@ -57,7 +57,6 @@ pub(crate) const ARMS: &[Arm] = &[
     arm("trusted", Way::Plan("flag:park_us=1000,backstop_us=100000+trust")),
     arm("strict", Way::Plan(STRICT)),
     arm("strict-timed", Way::Confirmed(STRICT)),
-    arm("strict-warm", Way::Plan("flag:park_us=100,backstop_us=100")),
     arm("strict-close", Way::Plan("flag:park_us=10,backstop_us=10")),
     arm("spin-event", Way::Asked(Answer::Event)),
     arm("spin-stream", Way::Asked(Answer::Stream)),
@@ -93,6 +92,12 @@ pub(crate) const ARMS: &[Arm] = &[
         "predict-60-strict",
         Way::Plan(
             "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
+        ),
+    ),
+    sleeping(
+        "predict-60-strict-close",
+        Way::Plan(
+            "flag:park_us=10,backstop_us=10+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
         ),
     ),
     sleeping(

@@ -92,6 +92,12 @@ impl ClockOffset {
         Nanos::from_nanos(self.most.abs_diff(self.least) / 2)
     }
 
+    /// What the device's clock shows at a moment of the host's, soon after the last stamp.
+    pub fn on_device(self, at: Instant) -> u64 {
+        let ahead = self.ahead.saturating_add(part(at.since(self.at).as_nanos(), self.rate_ppb));
+        at.as_nanos().wrapping_add(ahead.cast_unsigned())
+    }
+
     /// When a stamp was made, on the host's time line.
     pub fn on_host(self, stamp: u64) -> Instant {
         let then = stamp.wrapping_sub(self.ahead.cast_unsigned());
@@ -147,6 +153,9 @@ mod tests {
         }
         // Launched at 1.0 s, done at 1.005 s, and looked at a second later.
         let done = 1_005_000_000;
+        let (soon, shown) = (1_100_000_000, shows(1_100_000_000));
+        let error = apart.on_device(at(soon)).abs_diff(shown);
+        assert!(error <= 4_000, "{error}");
         let later = apart.bounded(shows(done), at(1_000_000_000), at(2_005_000_000));
         let error = later.on_host(shows(done)).as_nanos().abs_diff(done);
         assert!(error <= 20_000, "{error} of 300,000 ns that it drifts in a second");

@@ -127,6 +127,11 @@ impl<C: Clock> TimedStream<C> {
         self.inner.cells.stream()
     }
 
+    /// What the device's clock shows at `at`, in nanoseconds: to within [`uncertainty`](Self::uncertainty), and less well the longer after its last point that is.
+    pub fn on_device(&self, at: Instant) -> u64 {
+        self.inner.apart.lock().unwrap_or_else(PoisonError::into_inner).on_device(at)
+    }
+
     /// To within how much the ends of its points are known by now, either way.
     pub fn uncertainty(&self) -> Nanos {
         let apart = *self.inner.apart.lock().unwrap_or_else(PoisonError::into_inner);

@@ -138,10 +138,9 @@ fn a_word_that_came_before_its_status_is_waited_for_awake() {
     assert_eq!((wait.step(until, O::Woke), wait.landing()), (A::Park { until }, None));
     assert_eq!(wait.step(until, O::Reached), A::Query);
     // The status lags behind.
-    assert!(matches!(wait.step(until, PENDING), A::Park { .. }));
-    assert_eq!(wait.step(until, O::Reached), A::Query);
+    assert_eq!(wait.step(until, PENDING), A::Query);
     let A::Finish(report) = wait.step(until, DONE) else { panic!("goes on") };
-    assert_eq!(report.end, End::Done(Outcome::Parked));
+    assert_eq!(report.end, End::Done(Outcome::Late));
 }
 
 #[test]

@@ -58,8 +58,8 @@ pub const LOST_QUERIES: u8 = 2;
 ///        │              │      (4) Sleeping, where a prediction ◄
 ///        │              │       ▲ │ Woke   is worth it
 ///        │         adapt│       │ ▼
-///        │              │      (5) Landing ─Done, Reached──► Late
-///        │              │         │ Pending, Woke
+///        │              │      (5) Landing ─Reached, Done──► Late
+///        │              │         │ Woke, Pending
 ///        │              │         ├──────poll─────► (6) Polling ─Done─► Parked
 ///        │              │         ├────no word────► (7) Napping ⇄ (8) Backstop ─Done─► Parked
 ///        │              │         ▼                                   ▲
@@ -352,17 +352,12 @@ impl Wait {
         match state {
             State::Asking if self.flag() && !self.no_word => self.go(State::Arming, Action::Arm),
             State::Asking => self.sleep_or_watch(now),
-            State::Confirming if self.confirming(now) => {
+            State::Confirming | State::Landing if self.confirming(now) => {
                 self.confirms += 1;
-                self.ask(State::Confirming)
+                self.ask(state)
             }
             State::Confirming => self.doubt(now),
-            State::Backstop if self.seen.is_some() => self.doubt(now),
-            // The word was there, and the driver says that it is too early: nothing to sleep for.
-            State::Landing if self.word => {
-                self.set_backstop(now);
-                self.watch(now)
-            }
+            State::Backstop | State::Landing if self.seen.is_some() => self.doubt(now),
             State::Landing | State::Backstop => {
                 self.set_backstop(now);
                 self.go_on(now)
@@ -388,9 +383,18 @@ impl Wait {
             State::Arming => self.go(State::Arming, Action::Arm),
             State::Sleeping if now < self.wake => self.sleep(now),
             State::Sleeping => self.land(now),
-            State::Landing if self.lands_by_word() && observation != Observation::Reached => {
+            State::Landing if self.word && observation == Observation::Reached => {
+                self.seen = Some(now);
+                self.ask(State::Landing)
+            }
+            State::Landing if self.word => {
                 if !self.ahead.adapts() {
                     self.set_backstop(now);
+                }
+                if self.lands_by_driver() {
+                    // By its word.
+                    self.pending = now;
+                    return self.ask(State::Backstop);
                 }
                 self.go_on(now)
             }
@@ -411,15 +415,13 @@ impl Wait {
     /// The driver says done and is the authority.
     fn done(&mut self, now: Instant, state: State) -> Action {
         let elapsed = now.since(self.started);
+        // The work was done when its word was there; the driver only said so later, where others were asked first say.
+        let seen = self.seen.map_or(elapsed, |seen| seen.since(self.started));
         let (outcome, residual) = match state {
             State::Blocking => (Outcome::Blocked, None),
             State::Asking => (Outcome::Immediate, Some(Residual::Exact(Nanos::ZERO))),
-            State::Sleeping | State::Landing => (Outcome::Late, Some(self.censored(elapsed))),
-            // The work was done when its word was there; the driver only said so later, where others were asked first say.
-            State::Confirming => {
-                let seen = self.seen.map_or(elapsed, |seen| seen.since(self.started));
-                (Outcome::Parked, Some(Residual::Exact(seen)))
-            }
+            State::Sleeping | State::Landing => (Outcome::Late, Some(self.censored(seen))),
+            State::Confirming => (Outcome::Parked, Some(Residual::Exact(seen))),
             State::Polling => (Outcome::Parked, Some(Residual::Exact(elapsed))),
             _ => (Outcome::Parked, Some(Residual::AtLeast(self.pending.since(self.started)))),
         };
@@ -449,10 +451,10 @@ impl Wait {
         self.word && self.report.authority != Authority::Driver
     }
 
-    /// Whether a look at the word says enough when the predicted sleep ends: it is the authority, or a watcher looks, which has
-    /// many to look after and asks once the word is there.
-    fn lands_by_word(&self) -> bool {
-        self.trusted() || self.word && (self.slice > self.park || self.ahead.adapts())
+    /// Whether the driver is asked as well, for whom this thread has not called for as long as it slept: the next question, on which the end waits, is
+    /// answered sooner. A watcher has many to look after and asks once the word is there.
+    fn lands_by_driver(&self) -> bool {
+        self.report.authority == Authority::Driver && self.slice <= self.park && !self.ahead.adapts()
     }
 
     fn overdue(&self, now: Instant) -> bool {
@@ -473,7 +475,9 @@ impl Wait {
     fn last(&mut self, now: Instant) -> Action {
         match self.state {
             State::Sleeping => self.land(now),
-            State::Blocking | State::Landing => self.finish(now, End::TimedOut, None),
+            State::Blocking => self.finish(now, End::TimedOut, None),
+            // The last look was the last question.
+            State::Landing if self.trusted() || !self.word => self.finish(now, End::TimedOut, None),
             State::Arming if !self.word && self.report.authority != Authority::Driver => {
                 self.finish(now, End::TimedOut, None)
             }
@@ -505,8 +509,11 @@ impl Wait {
         if self.ahead.adapts() { self.learn(now) } else { self.look(now) }
     }
 
+    /// A look at the word takes no time, while a question may take microseconds in which the work ends, and the wait would count as late.
     fn look(&mut self, now: Instant) -> Action {
-        if self.lands_by_word() {
+        if !self.trusted() && self.overdue(now) {
+            self.ask(State::Last)
+        } else if self.word {
             self.go(State::Landing, Action::Park { until: now })
         } else {
             self.ask(State::Landing)

@@ -6,7 +6,7 @@ use wakeline_core::{Instant, Nanos};
 pub const APPROACH_US: u64 = 300;
 
 /// A sleep that is longer than this is taken in two, microseconds.
-pub const APPROACH_LEAST_US: u64 = 1_000;
+pub const APPROACH_LEAST_US: u64 = 700;
 
 /// Where a sleep from `now` to `until` is to end first: [`APPROACH_US`] before `until` where it is longer than [`APPROACH_LEAST_US`], else there.
 ///

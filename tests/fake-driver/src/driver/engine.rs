@@ -96,6 +96,9 @@ impl State {
                 }
                 None
             }
+            Op::Kernel(Kernel::OccupyUntil { at }) => {
+                Some(from.max(at.wrapping_add_signed(self.clock_offset().wrapping_neg())))
+            }
             // Its length stands in memory until then; without that it ends at once.
             Op::Kernel(Kernel::TimedStep { length, .. } | Kernel::TimedStore { length, .. }) => {
                 Some(from.saturating_add(self.pages.load(length).unwrap_or(0)))

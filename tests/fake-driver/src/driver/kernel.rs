@@ -10,6 +10,10 @@ pub(super) enum Kernel {
     Occupy {
         ns: u64,
     },
+    /// `occupy_until(u64 at)`: by the device's clock.
+    OccupyUntil {
+        at: u64,
+    },
     /// `store_word(u64 address, u64 value, u64 ns)`: stores when the time is over, and ends.
     StoreWord {
         address: u64,
@@ -42,6 +46,7 @@ impl Kernel {
     pub(super) fn of(name: &str, parameters: &[u64]) -> Option<Self> {
         Some(match (name, parameters) {
             ("occupy", &[ns]) => Self::Occupy { ns },
+            ("occupy_until", &[at]) => Self::OccupyUntil { at },
             ("store_word", &[address, value, ns]) => Self::StoreWord { address, value, ns },
             ("stamp", &[address]) => Self::Stamp { address },
             ("timed_step", &[length, end]) => Self::TimedStep { length, end },
@@ -52,7 +57,7 @@ impl Kernel {
             ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
             ("assert_fails", []) => Self::Fault(Status::ASSERT),
             (
-                "occupy" | "store_word" | "stamp" | "timed_step" | "timed_store" | "traps"
+                "occupy" | "occupy_until" | "store_word" | "stamp" | "timed_step" | "timed_store" | "traps"
                 | "illegal_address" | "assert_fails",
                 _,
             ) => return None,
@@ -89,13 +94,18 @@ impl State {
                 self.kernel_stores(context, address, value);
             }
             Kernel::Fault(status) => self.fault(context, status),
-            Kernel::Occupy { .. } | Kernel::Unknown => {}
+            Kernel::Occupy { .. } | Kernel::OccupyUntil { .. } | Kernel::Unknown => {}
         }
     }
 
+    /// By how much the device's clock is ahead of the host's.
+    pub(super) fn clock_offset(&self) -> i64 {
+        self.options.clock_offset_ns.unwrap_or_else(clock::offset_to_realtime)
+    }
+
     fn kernel_stamps(&mut self, context: u64, address: u64, at: u64) {
-        let offset = self.options.clock_offset_ns.unwrap_or_else(clock::offset_to_realtime);
-        self.kernel_stores(context, address, at.wrapping_add_signed(offset));
+        let stamp = at.wrapping_add_signed(self.clock_offset());
+        self.kernel_stores(context, address, stamp);
     }
 
     fn kernel_stores(&mut self, context: u64, address: u64, value: u64) {

@@ -6,6 +6,7 @@
 //! | kernel | parameters | what it does |
 //! |---|---|---|
 //! | [`OCCUPY`] | nanoseconds | is busy for so long, at most 60 s |
+//! | [`OCCUPY_UNTIL`] | a time | is busy until the device's clock shows it, 60 s at most |
 //! | [`STORE_WORD`] | address, value, nanoseconds | is busy, then stores the value with a fence of the whole system before it |
 //! | [`STAMP`] | address | stores the device's time in nanoseconds |
 //! | [`TIMED_STEP`] | two addresses | is busy for as many nanoseconds as stand at the first, then stores the device's time at the second |
@@ -38,6 +39,9 @@ pub const PTX: &str = include_str!("kernels.ptx");
 /// Busy for `ns`: `(ns)`. Any grid and block.
 pub const OCCUPY: &str = "occupy";
 
+/// Busy until the device's time is `at`: `(at)`. One thread.
+pub const OCCUPY_UNTIL: &str = "occupy_until";
+
 /// Busy for `ns`, then a fence and a store of `value`: `(address, value, ns)`. One thread.
 pub const STORE_WORD: &str = "store_word";
 
@@ -65,7 +69,17 @@ mod tests {
 
     #[test]
     fn each_name_is_an_entry_of_the_text_and_each_entry_has_a_name() {
-        let names = [OCCUPY, STORE_WORD, STAMP, TIMED_STEP, TIMED_STORE, TRAP, ILLEGAL_ADDRESS, ASSERT_FAILS];
+        let names = [
+            OCCUPY,
+            OCCUPY_UNTIL,
+            STORE_WORD,
+            STAMP,
+            TIMED_STEP,
+            TIMED_STORE,
+            TRAP,
+            ILLEGAL_ADDRESS,
+            ASSERT_FAILS,
+        ];
         for name in names {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }

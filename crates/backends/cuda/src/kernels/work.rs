@@ -10,6 +10,7 @@ use crate::wait::{CuStream, CudaContext, CudaKernelWord};
 #[derive(Clone, Debug)]
 pub struct Kernels {
     occupy: Function,
+    occupy_until: Function,
     store_word: Function,
     trap: Function,
     illegal_address: Function,
@@ -42,6 +43,7 @@ impl Kernels {
         let module = Module::for_good(context, kernels::PTX)?;
         Ok(Self {
             occupy: module.function(kernels::OCCUPY)?,
+            occupy_until: module.function(kernels::OCCUPY_UNTIL)?,
             store_word: module.function(kernels::STORE_WORD)?,
             trap: module.function(kernels::TRAP)?,
             illegal_address: module.function(kernels::ILLEGAL_ADDRESS)?,
@@ -59,6 +61,18 @@ impl Kernels {
         let ns = length.as_nanos();
         // SAFETY: the stream is alive and of this context; the kernel takes a u64 and touches no memory.
         unsafe { self.occupy.launch(stream.raw(), 1, 1, 0, [&ns]) }
+    }
+
+    /// Occupies `stream` until the device's clock shows `at`, in nanoseconds, but for 60 s at most: however late it begins. See
+    /// [`TimedStream::on_device`](crate::TimedStream::on_device).
+    ///
+    /// # Errors
+    ///
+    /// As [`occupy`](Self::occupy).
+    pub fn occupy_until(&self, stream: &CuStream, at: u64) -> Result<(), Error> {
+        self.occupy_until.belongs_with(stream)?;
+        // SAFETY: as in `occupy`.
+        unsafe { self.occupy_until.launch(stream.raw(), 1, 1, 0, [&at]) }
     }
 
     /// Stores `value` into the word, after so long.

@@ -113,6 +113,9 @@ pub(super) trait Fly: Send + Sync {
 
     fn context(&self) -> Option<ContextKey>;
 
+    /// Whether it has ended, its task having seen to that perhaps.
+    fn ended(&self) -> bool;
+
     /// Has its point learn from its outcome, once, whoever comes first. Runs code of the user's: the caller holds no lock.
     fn observe(&self);
 
@@ -455,6 +458,10 @@ where
         Some((before, until.min(self.options.deadline)))
     }
 
+    fn ended(&self) -> bool {
+        self.is_over()
+    }
+
     fn context(&self) -> Option<ContextKey> {
         self.context
     }
@@ -574,6 +581,10 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
 
     fn trusted(&self) -> bool {
         true
+    }
+
+    fn ended(&self) -> bool {
+        self.outcome().is_some()
     }
 
     fn early(&self, _: Instant) -> Option<(Nanos, Instant)> {

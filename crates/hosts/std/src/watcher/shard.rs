@@ -104,6 +104,8 @@ pub(super) struct Core {
     /// Flights to be asked about, in order.
     asks: VecDeque<u32>,
     errands: Vec<Errand>,
+    /// Whose tasks watch their words themselves, as far as is known.
+    roused: Vec<u32>,
     turns: u32,
     /// Who has left and still stands in the wheels, and their contexts.
     left: Vec<(u32, Option<usize>)>,
@@ -174,6 +176,7 @@ impl Shard {
             contexts: Contexts::default(),
             asks: VecDeque::new(),
             errands: Vec::new(),
+            roused: Vec::new(),
             turns: 0,
             left: Vec::new(),
             reached: Vec::new(),
@@ -309,7 +312,17 @@ impl Core {
         }
     }
 
+    /// Lets go of those that their tasks have ended, now that there is something else to do: no wake-up is had for that alone.
+    fn let_roused_go(&mut self, shard: &Shard) {
+        while let Some(number) = self.roused.pop() {
+            if self.entry(number).is_some_and(|entry| entry.fly.ended()) {
+                self.leave(shard, number);
+            }
+        }
+    }
+
     fn take_arrivals(&mut self, shard: &Shard, now: Instant) {
+        self.let_roused_go(shard);
         for _ in 0..ARRIVALS_PER_TURN_MAX {
             match shard.inbox.pop() {
                 None => break,

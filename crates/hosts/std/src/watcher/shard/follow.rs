@@ -63,6 +63,7 @@ impl Core {
                     entry.fly.tag().rouse.watch_until(watch_until);
                     shard.counters.early_wakes.add(1);
                     self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
+                    self.roused.push(number);
                     return self.at(number, look_at.min(until));
                 }
                 return self.follow(shard, number, now, next);

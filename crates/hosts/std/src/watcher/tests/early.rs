@@ -110,8 +110,8 @@ fn who_is_woken_early_ends_by_its_deadline() {
 #[test]
 fn short_waits_and_those_of_many_flights_are_not_stirred() {
     let (stage, line) = (Stage::new(), line());
-    let short = stage.fly(&Spec { prediction: Some(us(1_000)), ..early(true).on(&line, 0) });
-    stage.store_at(at(1_000), &word(&line, 0));
+    let short = stage.fly(&Spec { prediction: Some(us(750)), ..early(true).on(&line, 0) });
+    stage.store_at(at(750), &word(&line, 0));
     stage.run(at(2_000));
     assert_eq!((stage.count(Ran::Stir), stage.count(Ran::Rouse), short.wakes().len()), (0, 1, 1));
     let (many, lines) = (Stage::new(), [(); 2].map(|()| super::stage::line()));
