@@ -281,6 +281,11 @@ impl<'h, 'p> Program<'h, 'p> {
                 (Some(predict), _) => (done.max(end.start + predict.max_sleep()), Nanos::ZERO),
                 (None, adapt) => (done, adapt.map_or(Nanos::ZERO, |adapt| adapt.max_sleep())),
             },
+            // It slept, and then the word was not there though the work was done: a store that is late or lost.
+            (_, Mode::Flag { backstop, .. }) if driver && report.sleeps > 0 => {
+                let slept = report.plan.predict().map_or(Nanos::ZERO, |predict| predict.max_sleep());
+                (done.max(end.start + slept), backstop)
+            }
             (_, Mode::Flag { backstop, .. }) if driver => (done, backstop),
             (_, Mode::Flag { backstop, .. }) => (done, backstop + backstop + backstop),
             (_, Mode::Block) => (done, Nanos::from_nanos(self.config.block_ns)),

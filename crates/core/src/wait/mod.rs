@@ -150,6 +150,8 @@ enum State {
     Backstop,
     /// The deadline has come and the authority is asked once more.
     Last,
+    /// The same where the deadline ended its sleep.
+    LastLanding,
     /// The driver has said done often enough; the word is looked at once more.
     Lost,
     Finished,
@@ -310,7 +312,7 @@ impl Wait {
                 self.done(now, state)
             }
             (state, O::Reached) if self.trusted() => self.seen_trusted(now, state),
-            (State::Last, _) => self.finish(now, End::TimedOut, None),
+            (State::Last | State::LastLanding, _) => self.finish(now, End::TimedOut, None),
             (State::Lost, _) => self.finish(now, End::StoreLost, None),
             (state, O::Status(status)) => self.answered(now, state, status),
             (state, observation) => {
@@ -391,11 +393,6 @@ impl Wait {
                 if !self.ahead.adapts() {
                     self.set_backstop(now);
                 }
-                if self.lands_by_driver() {
-                    // By its word.
-                    self.pending = now;
-                    return self.ask(State::Backstop);
-                }
                 self.go_on(now)
             }
             State::Watching => self.go_on(now),
@@ -407,6 +404,7 @@ impl Wait {
             | State::Confirming
             | State::Backstop
             | State::Last
+            | State::LastLanding
             | State::Lost
             | State::Finished => self.ask(state),
         }
@@ -420,7 +418,9 @@ impl Wait {
         let (outcome, residual) = match state {
             State::Blocking => (Outcome::Blocked, None),
             State::Asking => (Outcome::Immediate, Some(Residual::Exact(Nanos::ZERO))),
-            State::Sleeping | State::Landing => (Outcome::Late, Some(self.censored(seen))),
+            State::Sleeping | State::Landing | State::LastLanding => {
+                (Outcome::Late, Some(self.censored(seen)))
+            }
             State::Confirming => (Outcome::Parked, Some(Residual::Exact(seen))),
             State::Polling => (Outcome::Parked, Some(Residual::Exact(elapsed))),
             _ => (Outcome::Parked, Some(Residual::AtLeast(self.pending.since(self.started)))),
@@ -449,12 +449,6 @@ impl Wait {
     /// Whether the word is the authority and may be believed by now.
     fn trusted(&self) -> bool {
         self.word && self.report.authority != Authority::Driver
-    }
-
-    /// Whether the driver is asked as well, for whom this thread has not called for as long as it slept: the next question, on which the end waits, is
-    /// answered sooner. A watcher has many to look after and asks once the word is there.
-    fn lands_by_driver(&self) -> bool {
-        self.report.authority == Authority::Driver && self.slice <= self.park && !self.ahead.adapts()
     }
 
     fn overdue(&self, now: Instant) -> bool {
@@ -512,7 +506,7 @@ impl Wait {
     /// A look at the word takes no time, while a question may take microseconds in which the work ends, and the wait would count as late.
     fn look(&mut self, now: Instant) -> Action {
         if !self.trusted() && self.overdue(now) {
-            self.ask(State::Last)
+            self.ask(State::LastLanding)
         } else if self.word {
             self.go(State::Landing, Action::Park { until: now })
         } else {

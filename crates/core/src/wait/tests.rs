@@ -107,8 +107,7 @@ fn a_predicted_sleep_ends_a_margin_before_the_prediction() {
         (2, O::Armed, sleep(850)),
         (400, O::Woke, sleep(850)), // early: no harm
         (857, O::Woke, park(857)),
-        (857, O::Woke, Some(A::Query)), // who has not been called for long is slow to answer
-        (858, PENDING, park(908)),
+        (857, O::Woke, park(907)),
         (905, O::Reached, Some(A::Query)),
         (906, DONE, None),
     ];
@@ -134,23 +133,8 @@ fn a_sleep_that_was_too_long_is_censored() {
 }
 
 #[test]
-fn work_that_ends_while_the_driver_is_asked_at_a_landing_is_not_late() {
-    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900)));
-    let steps = [
-        (1, PENDING, Some(A::Arm)),
-        (2, O::Armed, sleep(850)),
-        (857, O::Woke, park(857)),
-        (857, O::Woke, Some(A::Query)),
-        (864, DONE, None),
-    ];
-    let report = script(wait, A::Query, &steps);
-    assert_eq!(report.end, End::Done(Outcome::Parked));
-    assert_eq!(report.residual, Some(Residual::AtLeast(Nanos::from_micros(857))));
-}
-
-#[test]
 fn a_sleep_that_a_deadline_ends_asks_once_more() {
-    for (answer, end) in [(PENDING, End::TimedOut), (DONE, End::Done(Outcome::Parked))] {
+    for (answer, end) in [(PENDING, End::TimedOut), (DONE, End::Done(Outcome::Late))] {
         let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900)));
         let steps = [
             (1, PENDING, Some(A::Arm)),
