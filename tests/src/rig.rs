@@ -173,13 +173,13 @@ macro_rules! driver_tests {
     };
 }
 
-/// Says that this process is there for one test alone.
-const OWN_PROCESS: &str = "WAKELINE_TEST_OWN_PROCESS";
+/// The argument that says that this process is there for one test alone.
+const OWN_PROCESS: &str = "--own-process";
 
 /// Runs this program again for the one test of this name.
 fn in_own_process(name: &str) -> Result<(), Failed> {
     let mut again = Command::new(std::env::current_exe()?);
-    let output = again.args(["--exact", name, "--test-threads", "1"]).env(OWN_PROCESS, "1").output()?;
+    let output = again.args([OWN_PROCESS, "--exact", name, "--test-threads", "1"]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && said.contains("1 passed") {
         return Ok(());
@@ -189,7 +189,8 @@ fn in_own_process(name: &str) -> Result<(), Failed> {
 
 /// Runs the tests of these groups as the arguments say; does not return.
 pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
-    let arguments = Arguments::from_args();
+    let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
+    let (alone, arguments) = (!own.is_empty(), Arguments::from_iter(words));
     let no_gpu = Cuda::load().err();
     let mut trials = Vec::new();
     let mut skipped = 0;
@@ -206,7 +207,7 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
                 skipped += u32::from(no_gpu.is_some());
                 let full = format!("gpu::{group}::{name}");
                 let trial = Trial::test(full.clone(), move || {
-                    if on == On::BothLeaving && std::env::var_os(OWN_PROCESS).is_none() {
+                    if on == On::BothLeaving && !alone {
                         return in_own_process(&full);
                     }
                     let rig = Rig::gpu().map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@
 //! 2. A word belongs to one stream while a store of it is outstanding, and its numbers never go backwards.
 //! 3. A stream's submission lock covers taking a number and enqueuing its store, and no other call.
 //! 4. Every call binds the context that it needs and gives the caller's back; no call of ours invalidates a capture.
-//! 5. After a sticky fault every wait of that context fails with the first cause; other contexts go on.
+//! 5. After a sticky fault every wait of that context fails with the first cause; those of other contexts with what the driver says to them, if it does.
 //! 6. No drop panics, or frees what a store may still come into; none waits for the device, but that the last of a context gives it back, for which
 //!    the driver may.
 #![allow(unsafe_code, reason = "a backend: it hands the driver's pointers on")]
