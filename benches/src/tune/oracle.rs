@@ -175,7 +175,6 @@ fn best(residuals: &[f64], host: &HostModel, price: Price) -> Sum {
     let moments = moments(residuals);
     let ended: Vec<_> = moments.iter().map(|at| known.until(*at)).collect();
     let all = known.until(f64::MAX).0;
-    let sleep_cpu = float(host.costs.sleep_cpu);
     let mut costs = vec![Sum::default(); moments.len()];
     for now in (0..moments.len() - 1).rev() {
         let (at, (gone, gone_sum)) = (moments[now], ended[now]);
@@ -191,7 +190,7 @@ fn best(residuals: &[f64], host: &HostModel, price: Price) -> Sum {
         for until in &moments[now + 1..] {
             let length = nanos(until - at);
             let lates = host.oversleeps_at(length, DEVIATIONS);
-            let mut slept = Sum { cpu: pending * sleep_cpu, ..Sum::default() };
+            let mut slept = Sum { cpu: pending * float(host.costs.sleep(length)), ..Sum::default() };
             for late in lates {
                 let wake = until + late;
                 let (late, late_sum) = known.until(wake);

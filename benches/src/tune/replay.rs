@@ -74,13 +74,14 @@ pub fn wait(
                 let length = until.since(now);
                 longest = longest.max(length);
                 now = now.max(until) + host.oversleep(length, rng);
-                cpu = cpu + costs.sleep_cpu;
+                cpu = cpu + costs.sleep(length);
                 Observation::Woke
             }
             Action::Block { .. } => {
-                let late = host.oversleep(done.since(now), rng);
+                let length = done.since(now);
+                let late = host.oversleep(length, rng);
                 now = now.max(done) + late;
-                cpu = cpu + costs.sleep_cpu;
+                cpu = cpu + costs.sleep(length);
                 Observation::Status(Status::Done)
             }
             Action::Finish(report) => {

@@ -49,12 +49,12 @@ const fn sleeping(name: &'static str, way: Way) -> Arm {
     Arm { name, way, least_us: 1_000 }
 }
 
-const STRICT: &str = "flag:park_us=1000,backstop_us=100000";
+const STRICT: &str = "flag:park_us=7000,backstop_us=100000";
 
 /// All of them. The first is what the others are compared with.
 pub(crate) const ARMS: &[Arm] = &[
     arm("spin", Way::Spin),
-    arm("trusted", Way::Plan("flag:park_us=1000,backstop_us=100000+trust")),
+    arm("trusted", Way::Plan("flag:park_us=7000,backstop_us=100000+trust")),
     arm("strict", Way::Plan(STRICT)),
     arm("strict-timed", Way::Confirmed(STRICT)),
     arm("strict-close", Way::Plan("flag:park_us=10,backstop_us=10")),
@@ -67,31 +67,31 @@ pub(crate) const ARMS: &[Arm] = &[
     sleeping(
         "predict-20-trusted",
         Way::Plan(
-            "flag:park_us=1000,backstop_us=100000+predict:margin_us=20,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+            "flag:park_us=7000,backstop_us=100000+predict:margin_us=20,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
         ),
     ),
     sleeping(
         "predict-40-trusted",
         Way::Plan(
-            "flag:park_us=1000,backstop_us=100000+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+            "flag:park_us=7000,backstop_us=100000+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
         ),
     ),
     sleeping(
         "predict-60-trusted",
         Way::Plan(
-            "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+            "flag:park_us=7000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
         ),
     ),
     sleeping(
         "predict-100-trusted",
         Way::Plan(
-            "flag:park_us=1000,backstop_us=100000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+            "flag:park_us=7000,backstop_us=100000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
         ),
     ),
     sleeping(
         "predict-60-strict",
         Way::Plan(
-            "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
+            "flag:park_us=7000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
         ),
     ),
     sleeping(
