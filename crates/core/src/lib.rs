@@ -76,7 +76,7 @@ pub use plan::{
 pub use port::{Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Timer, Turn, Wake, Watch};
 pub use seq::Seq;
 pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting, within};
-pub use table::{Forecast, POINTS_MAX, PointTable};
+pub use table::{EXCUSES_MAX, Forecast, POINTS_MAX, PointTable};
 pub use time::{Instant, Nanos};
 pub use wait::{
     Action, CANCEL_NS_MAX, CONFIRM_NS_MAX, CONFIRM_QUERIES_MAX, End, LOST_QUERIES, Observation, Outcome,
