@@ -34,14 +34,14 @@ pub struct Costs {
     pub arm: Nanos,
     /// A look at a word in memory.
     pub look: Nanos,
-    /// CPU time of a sleep of up to [`NAP_US_MAX`], into the kernel and out of it. The time that takes is part of the oversleep.
+    /// CPU time of a sleep of up to 100 us, into the kernel and out of it. The time that takes is part of the oversleep.
     pub nap_cpu: Nanos,
     /// The same of a longer one, of which the caches are colder.
     pub sleep_cpu: Nanos,
 }
 
 /// How long a nap is at most, microseconds.
-pub const NAP_US_MAX: u64 = 100;
+pub(super) const NAP_US_MAX: u64 = 100;
 
 impl Costs {
     /// CPU time of a sleep of this length, which hosts take in two where it is long.
