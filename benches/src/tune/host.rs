@@ -46,11 +46,9 @@ pub(super) const NAP_US_MAX: u64 = 100;
 impl Costs {
     /// CPU time of a sleep of this length, which hosts take in two where it is long.
     pub fn sleep(&self, length: Nanos) -> Nanos {
-        match length.as_micros() {
-            ..=NAP_US_MAX => self.nap_cpu,
-            ..=APPROACH_LEAST_US => self.sleep_cpu,
-            _ => self.sleep_cpu + self.sleep_cpu,
-        }
+        let us = length.as_micros();
+        let once = if us <= NAP_US_MAX { self.nap_cpu } else { self.sleep_cpu };
+        if us <= APPROACH_LEAST_US { once } else { once + once }
     }
 }
 
