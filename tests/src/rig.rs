@@ -206,6 +206,7 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
                 skipped += u32::from(no_gpu.is_some());
                 let full = format!("gpu::{group}::{name}");
                 let trial = Trial::test(full.clone(), move || {
+                    // tidy: allow(env) what this program tells the one that it starts, beside the arguments of its test harness
                     if on == On::BothLeaving && std::env::var_os(OWN_PROCESS).is_none() {
                         return in_own_process(&full);
                     }
