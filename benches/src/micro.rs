@@ -69,7 +69,7 @@ fn machine_step(n: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A whole wait of a start and six steps: query, arm, sleep, query, park, confirm, report.
+/// A whole wait of a start and six steps: query, arm, sleep, look, park, confirm, report.
 fn machine_wait(n: u64) -> Result<(), Error> {
     let plan: WaitPlan = PLAN.parse()?;
     for i in 0..n {
@@ -80,7 +80,7 @@ fn machine_wait(n: u64) -> Result<(), Error> {
             (300, Observation::Status(Status::Pending)),
             (1_500, Observation::Armed),
             (4_960_000, Observation::Woke),
-            (4_960_300, Observation::Status(Status::Pending)),
+            (4_960_000, Observation::Woke),
             (5_000_000, Observation::Reached),
             (5_001_000, Observation::Status(Status::Done)),
         ];

@@ -179,7 +179,6 @@ impl Default for Tail {
 mod tests {
     use super::*;
 
-    /// Two-sided 99 % points as printed in tables (NIST/SEMATECH e-Handbook, 1.3.6.7.2, column 0.995).
     #[test]
     fn a_ratio_of_totals_is_the_one_computed_by_hand() {
         // Totals 3 and 30: 0.1. Residuals 0.1, 0, -0.1: squares 0.02, s = 0.1; over sqrt(3) and the mean of 10: 0.0057735; t(2) = 9.9248.
@@ -192,6 +191,7 @@ mod tests {
         assert_eq!((Interval::of_totals(&[]), Interval::of_totals(&[(1.0, 0.0)])), (None, None));
     }
 
+    /// Two-sided 99 % points as printed in tables (NIST/SEMATECH e-Handbook, 1.3.6.7.2, column 0.995).
     #[test]
     fn t_quantiles_are_the_published_ones() {
         for (degrees, published) in [

@@ -35,6 +35,29 @@ fn kernels_take_their_time_and_store() {
     assert!(fake.violations().is_empty(), "{:?}", fake.violations());
 }
 
+/// However far the device's clock is from the host's: one begins late and ends at once where its time has passed.
+#[test]
+fn a_kernel_is_busy_until_a_time_of_the_devices_clock() {
+    for offset in [0, 1_700_000_000_000_000_000, -1_700_000_000_000_000_000] {
+        let fake = Fake::new().unwrap();
+        fake.configure(|options| options.clock_offset_ns = Some(offset));
+        let driver = Driver::ready(&fake);
+        let stream = driver.stream_create(NON_BLOCKING).unwrap();
+        let page = driver.host_alloc(64, MAPPED).unwrap();
+        assert_eq!(driver.run(c"stamp", stream, &[page]), Status::SUCCESS);
+        until("the stamp", || word(page) != 0);
+        let end = word(page).wrapping_add(5_000_000);
+        assert_eq!(driver.run(c"occupy_until", stream, &[end]), Status::SUCCESS);
+        for passed in [end, end.wrapping_sub(5_000_000), end.wrapping_sub(1 << 62)] {
+            assert_eq!(driver.run(c"occupy_until", stream, &[passed]), Status::SUCCESS);
+        }
+        assert_eq!(driver.run(c"stamp", stream, &[page + 8]), Status::SUCCESS);
+        until("the second stamp", || word(page + 8) != 0);
+        let late = word(page + 8).wrapping_sub(end);
+        assert!(late < 50_000_000, "{offset}: {late}");
+    }
+}
+
 #[test]
 fn modules_know_their_entries() {
     let fake = Fake::new().unwrap();

@@ -8,8 +8,10 @@ pub const DRIFT_PPM_MAX: u64 = 600;
 /// How tight bounds must be to tell of a rate, nanoseconds.
 const TIGHT_NS: u64 = 20_000;
 
-/// Over what time a rate is told at least, and at most before it is told anew, nanoseconds.
+/// Over what time a rate is told at least, nanoseconds.
 const RATE_NS: u64 = 20_000_000;
+
+/// Over what time it is told at most, where there are stamps enough: half of it stays when that has passed.
 const RATE_NS_MAX: u64 = 10_000_000_000;
 
 /// By how much a device's clock is ahead of a host's: two bounds, which every stamp narrows and time widens.
@@ -37,12 +39,21 @@ pub struct ClockOffset {
     rate_ppb: i64,
     /// What the rate is told from.
     since: Option<(Instant, i64)>,
+    /// What it is told from next, half as old at least.
+    next: Option<(Instant, i64)>,
 }
 
 impl ClockOffset {
     /// Before the first stamp.
-    pub const UNKNOWN: Self =
-        Self { least: i64::MIN, most: i64::MAX, at: Instant::ORIGIN, ahead: 0, rate_ppb: 0, since: None };
+    pub const UNKNOWN: Self = Self {
+        least: i64::MIN,
+        most: i64::MAX,
+        at: Instant::ORIGIN,
+        ahead: 0,
+        rate_ppb: 0,
+        since: None,
+        next: None,
+    };
 
     /// With what a stamp tells that was made between two moments of the host: the launch of its kernel, and when it was seen.
     #[must_use]
@@ -56,7 +67,7 @@ impl ClockOffset {
         // Where they contradict each other a clock was set: what is new holds.
         if narrow_least > narrow_most || self == Self::UNKNOWN {
             let ahead = least.midpoint(most);
-            return Self { least, most, at: seen, ahead, rate_ppb: 0, since: None }.told();
+            return Self { least, most, at: seen, ahead, ..Self::UNKNOWN }.told();
         }
         let (least, most) = (narrow_least, narrow_most);
         // What tells more of it: the bounds, where they are tight; else where it was, and where it went.
@@ -83,8 +94,14 @@ impl ClockOffset {
         let most = i64::try_from(DRIFT_PPM_MAX * 1_000).unwrap_or(i64::MAX);
         let grown = i128::from(self.ahead) - i128::from(ahead);
         let rate = i64::try_from(grown * 1_000_000_000 / i128::from(passed)).unwrap_or(0);
-        let since = if passed < RATE_NS_MAX { self.since } else { Some((self.at, self.ahead)) };
-        Self { rate_ppb: rate.clamp(-most, most), since, ..self }
+        let here = Some((self.at, self.ahead));
+        let (since, next) = match self.next {
+            None if passed < RATE_NS_MAX / 2 => (self.since, None),
+            None => (self.since, here),
+            Some(_) if passed < RATE_NS_MAX => (self.since, self.next),
+            Some(_) => (self.next, here),
+        };
+        Self { rate_ppb: rate.clamp(-most, most), since, next, ..self }
     }
 
     /// To within how much the ends of work are known, either way.
@@ -160,6 +177,24 @@ mod tests {
         let error = later.on_host(shows(done)).as_nanos().abs_diff(done);
         assert!(error <= 20_000, "{error} of 300,000 ns that it drifts in a second");
         assert!(later.uncertainty() >= Nanos::from_micros(300), "{later:?}");
+    }
+
+    /// What is known of the drift is not thrown away to be told anew from two stamps that are as far apart as their bounds are wide.
+    #[test]
+    fn a_drift_that_is_known_stays_known_for_good() {
+        const AHEAD: u64 = 1_700_000_000_000_000_000;
+        let shows = |ns: u64| AHEAD + ns + ns / 1_000 * 3 / 10;
+        let (mut apart, mut worst) = (ClockOffset::UNKNOWN, 0);
+        for step in 1_u64..8_000 {
+            let ns = step * 5_000_000;
+            let (before, after) = (1_000 + step * 7_919 % 8_000, 1_000 + step * 104_729 % 8_000);
+            apart = apart.bounded(shows(ns), at(ns - before), at(ns + after));
+            if step > 1_000 {
+                let later = ns + 1_000_000_000;
+                worst = worst.max(apart.on_device(at(later)).abs_diff(shows(later)));
+            }
+        }
+        assert!(worst <= 10_000, "{worst} of 300,000 ns that it drifts in a second");
     }
 
     #[test]

@@ -150,7 +150,7 @@ enum State {
     Backstop,
     /// The deadline has come and the authority is asked once more.
     Last,
-    /// The same where the deadline ended its sleep.
+    /// The same where the deadline ended its sleep, or came before it had looked.
     LastLanding,
     /// The driver has said done often enough; the word is looked at once more.
     Lost,
@@ -385,6 +385,7 @@ impl Wait {
             State::Arming => self.go(State::Arming, Action::Arm),
             State::Sleeping if now < self.wake => self.sleep(now),
             State::Sleeping => self.land(now),
+            State::Landing if self.word && self.seen.is_some() => self.ask(State::Landing),
             State::Landing if self.word && observation == Observation::Reached => {
                 self.seen = Some(now);
                 self.ask(State::Landing)
@@ -472,6 +473,7 @@ impl Wait {
             State::Blocking => self.finish(now, End::TimedOut, None),
             // The last look was the last question.
             State::Landing if self.trusted() || !self.word => self.finish(now, End::TimedOut, None),
+            State::Landing => self.ask(State::LastLanding),
             State::Arming if !self.word && self.report.authority != Authority::Driver => {
                 self.finish(now, End::TimedOut, None)
             }

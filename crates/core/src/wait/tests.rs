@@ -146,6 +146,46 @@ fn a_sleep_that_a_deadline_ends_asks_once_more() {
     }
 }
 
+/// A look at the word that comes back behind the deadline: the work was over by the landing all the same.
+#[test]
+fn a_word_that_is_there_at_a_landing_is_late_where_the_deadline_comes_in_between() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900))).deadline(Some(us(861)));
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, sleep(850)),
+        (860, O::Woke, park(860)),
+        (861, O::Reached, Some(A::Query)),
+        (870, DONE, None),
+    ];
+    let report = script(wait, A::Query, &steps);
+    assert_eq!(report.end, End::Done(Outcome::Late));
+    let (wake, prediction) = (Nanos::from_micros(870), Nanos::from_micros(900));
+    assert_eq!(report.residual, Some(Residual::AtMost { wake, prediction }));
+}
+
+/// What does not answer the question of a landing changes nothing: neither when its word was seen nor for how long it is asked again.
+#[test]
+fn a_landing_that_asks_is_asked_on_by_what_is_no_answer() {
+    let wait = Wait::new(&flag(PREDICT)).predicted(Some(Nanos::from_micros(900)));
+    let steps = [
+        (1, PENDING, Some(A::Arm)),
+        (2, O::Armed, sleep(850)),
+        (860, O::Woke, park(860)),
+        (860, O::Reached, Some(A::Query)),
+        (900, O::Woke, Some(A::Query)),
+        (950, O::Reached, Some(A::Query)),
+        (955, PENDING, Some(A::Query)),
+        (956, DONE, None),
+    ];
+    let report = script(wait.clone(), A::Query, &steps);
+    assert_eq!(report.end, End::Done(Outcome::Late));
+    let (wake, prediction) = (Nanos::from_micros(860), Nanos::from_micros(900));
+    assert_eq!(report.residual, Some(Residual::AtMost { wake, prediction }));
+    let mut doubts = steps;
+    (doubts[6], doubts[7]) = ((961, PENDING, sleep(1_361)), (1_362, O::Failed, None));
+    assert_eq!(script(wait, A::Query, &doubts).end, End::Failed);
+}
+
 #[test]
 fn sleeps_respect_their_limits() {
     for (prediction, expected) in [(149, park(52)), (153, sleep(103)), (151, park(52)), (9_000, sleep(2_000))]

@@ -18,6 +18,9 @@ use super::{clock, hosts};
 /// How often a word is looked at that a stream waits for.
 const LOOK_NS: u64 = 300_000;
 
+/// How long `occupy_until` keeps its thread busy at most, whatever the time that it is given.
+const OCCUPY_NS_MAX: u64 = 60_000_000_000;
+
 /// Starts the thread that moves time on when nobody calls. Says whether it runs.
 pub(super) fn start() -> bool {
     thread::Builder::new().name("fake-driver".to_owned()).spawn(run).is_ok()
@@ -97,7 +100,10 @@ impl State {
                 None
             }
             Op::Kernel(Kernel::OccupyUntil { at }) => {
-                Some(from.max(at.wrapping_add_signed(self.clock_offset().wrapping_neg())))
+                // As the device counts: what has passed by the time that it begins is over at once.
+                let shown = from.wrapping_add_signed(self.clock_offset());
+                let left = u64::try_from(at.wrapping_sub(shown).cast_signed()).unwrap_or(0);
+                Some(from.saturating_add(left.min(OCCUPY_NS_MAX)))
             }
             // Its length stands in memory until then; without that it ends at once.
             Op::Kernel(Kernel::TimedStep { length, .. } | Kernel::TimedStore { length, .. }) => {

@@ -18,6 +18,7 @@ pub(crate) const MAPPED: c_uint = 3;
 /// All kernels that the fake knows, and one that it does not.
 pub(crate) const KERNELS: &CStr = c".version 8.0
 .visible .entry occupy(.param .u64 ns) { ret; }
+.visible .entry occupy_until(.param .u64 at) { ret; }
 .visible .entry store_word(.param .u64 address, .param .u64 value, .param .u64 ns) { ret; }
 .visible .entry stamp(.param .u64 address) { ret; }
 .visible .entry traps() { trap; }

@@ -67,6 +67,16 @@ pub const ASSERT_FAILS: &str = "assert_fails";
 mod tests {
     use super::*;
 
+    /// By the device's time, before their loops: the other clock ends them only where that stands still, and after minutes.
+    #[test]
+    fn what_keeps_a_thread_busy_does_so_for_a_minute_at_most() {
+        for name in [OCCUPY, OCCUPY_UNTIL] {
+            let (_, text) = PTX.split_once(&format!(".visible .entry {name}(")).unwrap();
+            let (before, _) = text.split_once("BUSY:").unwrap();
+            assert!(before.contains("60000000000;") && before.contains("min.u64"), "{name}");
+        }
+    }
+
     #[test]
     fn each_name_is_an_entry_of_the_text_and_each_entry_has_a_name() {
         let names = [

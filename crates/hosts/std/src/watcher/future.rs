@@ -14,6 +14,7 @@ use wakeline_core::{
 
 use super::flight::{Flight, Fly, Look, Options, Seen, Tag};
 use super::home::Home;
+use super::panics;
 use super::wake_time::Watched;
 use crate::points::Point;
 
@@ -198,6 +199,8 @@ where
             flight.see(clock.now(), Seen::Reached);
         }
         if let Some(outcome) = flight.outcome() {
+            // Of an earlier slice: the watcher would call it for nothing when it lets the flight go.
+            panics::let_go(tag.waker.take());
             return Poll::Ready(outcome);
         }
         tag.waker.register(context.waker());

@@ -147,7 +147,7 @@ fn turn(shard: &Shard, hub: &Hub) {
 fn run(batch: &mut Vec<Errand>) {
     for errand in batch.drain(..) {
         match errand {
-            Errand::Over(fly) | Errand::Rouse(fly) => {
+            Errand::Over(fly) | Errand::Rouse(fly) | Errand::Stir(fly) => {
                 if let Some(waker) = fly.tag().waker.take() {
                     waker.wake();
                 }

@@ -1,14 +1,24 @@
 //! Early wakes: the task is there when its word lands, and watches it itself.
 
+use alloc::task::Wake as RawWake;
+use core::future::Future as _;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
-use wakeline_core::{CancelToken, Clock, End, ErrorCode, Instant, Outcome, PointTable, Residual};
+use wakeline_core::{
+    CancelToken, Clock, End, ErrorCode, Instant, Outcome, PointTable, Report, Residual, WaitPlan,
+};
 
 use crate::approach::APPROACH_US;
+use crate::points::Point;
 
+use super::super::config::WatcherConfig;
 use super::super::flight::{Fly, Seen};
+use super::super::future::WatcherWait;
+use super::super::home::{Home, Hub};
 use super::super::wake_time::Watched;
-use super::ports::Time;
+use super::ports::{Driver, Port, Time};
 use super::stage::{PREDICT, Ran, STRICT, Spec, Stage, at, line, us, word};
 
 /// A wait of which 5 ms are expected, whose task takes 40 us to run.
@@ -190,4 +200,49 @@ fn looking_at_a_token_lands_nobody() {
         assert_eq!(Arc::strong_count(&line), 2);
         stage.assert_empty();
     }
+}
+
+/// Its waker would be called for nothing once the watcher lets the flight go: at the next arrival, which is its task's next wait most often.
+#[test]
+fn a_task_that_sees_its_end_itself_leaves_no_waker_behind() {
+    struct Nobody;
+    impl RawWake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let plan: WaitPlan =
+        format!("{STRICT}+predict:margin_us=50,min_sleep_us=100,max_sleep_us=9000000,window=8+trust")
+            .parse()
+            .unwrap();
+    let hub = Arc::new(Hub::new(WatcherConfig::default().early_wake(true)));
+    let (line, point, shard) = (line(), Point::new("early"), &hub.posts[0].shard);
+    let report = Report {
+        end: End::Done(Outcome::Trusted),
+        plan,
+        authority: plan.authority(),
+        elapsed: us(5_000_000),
+        residual: Some(Residual::Exact(us(5_000_000))),
+        overshoot: us(0),
+        queries: 0,
+        parks: 1,
+        sleeps: 1,
+    };
+    (0..8).for_each(|_| point.observe(&Ok(report)));
+    assert_eq!(point.predict(&plan), Some(us(5_000_000)));
+    let driver = Arc::new(Driver::new(&Time::new(Instant::ORIGIN), Instant::MAX, Instant::MAX));
+    let port = Port::new(driver, Some(word(&line, 0)), None);
+    let mut wait = WatcherWait::new(&Home::new(Arc::clone(&hub)), port, &plan, &point);
+    let nobody = Arc::new(Nobody);
+    let waker = Waker::from(Arc::clone(&nobody));
+    let mut poll = || Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+    assert!(poll().is_pending());
+    let started = hub.clock.now();
+    for later in [0, 4_999_950] {
+        shard.lock().turn(shard, started + us(later));
+    }
+    assert_eq!(shard.counters.early_wakes.get(), 1);
+    assert!(poll().is_pending(), "it watches for a slice");
+    line.store(word(&line, 0).slot(), word(&line, 0).seq());
+    assert!(matches!(poll(), Poll::Ready(Ok(_))));
+    drop(waker);
+    assert_eq!(Arc::strong_count(&nobody), 1, "its flight keeps its waker");
 }
