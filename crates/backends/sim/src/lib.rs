@@ -46,6 +46,8 @@ mod log;
 #[cfg(test)]
 mod loom_tests;
 mod memory;
+#[cfg(feature = "ops")]
+mod ops;
 mod order;
 mod port;
 mod queue;
