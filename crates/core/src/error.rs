@@ -112,6 +112,8 @@ codes! {
     0x0023 NoRuntime "no runtime is bound here for this operation's device: call `.on(&runtime)`, or await it within `runtime.scope(..)`",
     /// Something of the host was asked for while the device may still write it. Arguments: what.
     0x0024 StillInFlight "{} is still in flight: await the operation that gives it",
+    /// Memory of one runtime was used by another's operation. Arguments: none.
+    0x0025 ForeignMemory "a tensor belongs to another runtime: use it where it was made, or bring its numbers over by way of the host",
 }
 
 impl ErrorCode {

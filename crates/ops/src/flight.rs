@@ -11,14 +11,13 @@
 //! dropped or forgotten at any moment. Nothing is let go before [`Flight::land`] was told that the point is done.
 
 use core::any::Any;
-use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll, Waker};
-use std::panic::catch_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, PoisonError};
 
 use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
+use crate::panics::survive;
 use crate::stream::Permit;
 use crate::sync::Lock;
 
@@ -31,12 +30,16 @@ pub(crate) enum Owner {
 
 pub(crate) struct Flight {
     state: Lock<State>,
+    /// There is an outcome.
+    landed: Condvar,
     counters: Arc<Counters>,
 }
 
 struct State {
     owners: Vec<Owner>,
     permit: Option<Permit>,
+    /// Somebody ends it, or has.
+    landing: bool,
     outcome: Option<Result<(), Error>>,
     waker: Option<Waker>,
 }
@@ -44,8 +47,8 @@ struct State {
 impl Flight {
     pub(crate) fn new(owners: Vec<Owner>, permit: Option<Permit>, counters: &Arc<Counters>) -> Arc<Self> {
         Counters::add(&counters.begun, 1);
-        let state = State { owners, permit, outcome: None, waker: None };
-        Arc::new(Self { state: Lock::new(state), counters: Arc::clone(counters) })
+        let state = State { owners, permit, landing: false, outcome: None, waker: None };
+        Arc::new(Self { state: Lock::new(state), landed: Condvar::new(), counters: Arc::clone(counters) })
     }
 
     /// What a wait for the point says of it.
@@ -64,11 +67,8 @@ impl Flight {
         let done = outcome.is_ok();
         let (owners, permit) = {
             let mut state = self.state.lock();
-            if state.outcome.is_some() {
+            if core::mem::replace(&mut state.landing, true) {
                 return;
-            }
-            if !done {
-                state.outcome = Some(outcome.clone());
             }
             (core::mem::take(&mut state.owners), state.permit.take())
         };
@@ -87,9 +87,10 @@ impl Flight {
         // Only now: who has been told finds nothing kept any more.
         let waker = {
             let mut state = self.state.lock();
-            state.outcome.get_or_insert(outcome);
+            state.outcome = Some(outcome);
             state.waker.take()
         };
+        self.landed.notify_all();
         if let Some(waker) = waker {
             self.guard(|| waker.wake());
         }
@@ -116,12 +117,20 @@ impl Flight {
         self.guard(|| drop(waker));
     }
 
+    /// The same, and waits for whoever else ends it at the same time.
+    pub(crate) fn land_and_wait(&self, outcome: Result<(), Error>) {
+        self.land(outcome);
+        let mut state = self.state.lock();
+        while state.outcome.is_none() {
+            // Letting go what others wrote panics at most, which is counted: an outcome comes.
+            state = self.landed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Runs what others wrote where there is nobody to be told of its panic.
     fn guard(&self, f: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        if !survive(f) {
             Counters::add(&self.counters.panics, 1);
-            // It may panic as it is dropped.
-            core::mem::forget(payload);
         }
     }
 }

@@ -105,7 +105,7 @@ fn wait_on_the_spot<D: Device>(flight: &Flight, stream: &Stream<D>) -> Result<()
         while point.block(None)? == Status::Pending {}
         Ok(())
     });
-    flight.land(waited.clone());
+    flight.land_and_wait(waited.clone());
     waited
 }
 

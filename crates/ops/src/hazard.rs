@@ -14,7 +14,7 @@ use core::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use wakeline_core::Error;
+use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
 use crate::port::{Memory, Promise};
@@ -75,6 +75,11 @@ impl<D: Memory> Storage<D> {
         Ok(storage)
     }
 
+    /// The device's name for it.
+    pub(crate) const fn buffer(&self) -> &D::Buffer {
+        &self.buffer
+    }
+
     pub(crate) const fn read(self: &Arc<Self>) -> Touch<'_, D> {
         Touch { storage: self, writes: false }
     }
@@ -121,29 +126,30 @@ impl<D: Memory> Uses<D> {
 }
 
 impl<D: Memory> Submission<D> {
-    /// Makes one call that enqueues work on these buffers, each of which is named once, behind all that it conflicts with. The call is
-    /// handed the buffers in the order of `touches`.
+    /// Makes one call that enqueues work on these buffers, behind all that it conflicts with. A buffer may be named several times.
     ///
     /// Costs an event, and a wait for each use in another stream that it comes after.
-    pub(crate) fn touch<const N: usize>(
+    pub(crate) fn touch(
         &mut self,
-        touches: &[Touch<'_, D>; N],
-        enqueue: impl FnOnce(&D, &D::Stream, [&D::Buffer; N]) -> Result<(), Error>,
+        touches: &[Touch<'_, D>],
+        enqueue: impl FnOnce(&D, &D::Stream) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // First of all: whatever happens from here on, the buffers stay until this submission's work is done.
+        let stream = self.stream().clone();
         for touch in touches {
+            if !Arc::ptr_eq(touch.storage.stream.core(), stream.core()) {
+                return Err(Error::new(ErrorCode::ForeignMemory, []));
+            }
+            // First of all: whatever happens from here on, the buffers stay until this submission's work is done.
             self.retain_shared(touch.storage);
         }
-        let stream = self.stream().clone();
         let (device, raw) = (stream.device(), stream.raw());
         let event = Arc::new(device.event()?);
-        let buffers = touches.each_ref().map(|touch| &touch.storage.buffer);
+        // Each once, for its lock; a write among its uses makes it one.
         let mut order: Vec<&Touch<'_, D>> = touches.iter().collect();
-        order.sort_unstable_by_key(|touch| touch.storage.number);
-        let mut locked: Vec<(MutexGuard<'_, Uses<D>>, bool)> = Vec::with_capacity(N);
-        for touch in order {
-            locked.push((touch.storage.uses.lock(), touch.writes));
-        }
+        order.sort_unstable_by_key(|touch| (touch.storage.number, !touch.writes));
+        order.dedup_by_key(|touch| touch.storage.number);
+        let mut locked: Vec<(MutexGuard<'_, Uses<D>>, bool)> =
+            order.iter().map(|touch| (touch.storage.uses.lock(), touch.writes)).collect();
         for (uses, writes) in &locked {
             if let Some(error) = &uses.lost {
                 return Err(error.clone());
@@ -152,7 +158,7 @@ impl<D: Memory> Submission<D> {
                 device.wait(raw, &before.event)?;
             }
         }
-        enqueue(device, raw, buffers)?;
+        enqueue(device, raw)?;
         let recorded = device.record(raw, &event);
         for (uses, writes) in &mut locked {
             match &recorded {

@@ -9,7 +9,7 @@
 //! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`Stream`] |
-//! | memory | [`Tensor`] |
+//! | memory, kernels | [`Tensor`], [`launch()`] |
 //! | to bring a device | [`port`] |
 //!
 //! ```
@@ -40,8 +40,10 @@ mod counts;
 mod flight;
 mod future;
 mod hazard;
+mod kernel;
 mod map;
 mod op;
+mod panics;
 mod policy;
 pub mod port;
 mod runtime;
@@ -55,6 +57,7 @@ mod value;
 pub use ambient::Scope;
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
+pub use kernel::{KernelArg, Launch, launch};
 pub use map::{Arrival, Map, MapHost};
 pub use op::DeviceOp;
 pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};

@@ -30,7 +30,7 @@ pub enum Priority {
     High,
 }
 
-/// A caller's word that what a method lists under *Promise* holds.
+/// A caller's word that what a method lists under *Promise* holds; for all of them, that the arguments are of that device.
 ///
 /// ```compile_fail,E0423
 /// let promise = wakeline_ops::port::Promise(()); // nobody makes one in safe code
@@ -43,7 +43,8 @@ impl Promise {
     ///
     /// # Safety
     ///
-    /// What the method that it is handed to lists under *Promise* holds.
+    /// What the method that it is handed to lists under *Promise* holds, and stream, buffers and kernel are of the device that it is
+    /// called on.
     pub const unsafe fn new() -> Self {
         Self(())
     }

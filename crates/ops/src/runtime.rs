@@ -143,7 +143,7 @@ impl<D: Device> Runtime<D> {
     /// The stream for the next operation.
     pub(crate) fn next_stream(&self) -> Result<Stream<D>, Error> {
         let streams = &self.inner.streams;
-        let stream = streams.iter().cycle().nth((self.inner.next)() % streams.len().max(1));
+        let stream = streams.get((self.inner.next)() % streams.len().max(1));
         stream.cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wakeline_core::Error;
 
+use crate::panics::survive;
 use crate::port::{Device, Priority};
 use crate::runtime::Core;
 use crate::sync::Lock;
@@ -59,7 +60,9 @@ impl Drop for Permit {
             core::mem::take(&mut room.waiting)
         };
         // All of them: one that is woken and never polled again must not keep the others waiting.
-        waiting.into_iter().for_each(Waker::wake);
+        for waker in waiting {
+            survive(|| waker.wake());
+        }
     }
 }
 
@@ -91,17 +94,22 @@ impl<D: Device> Stream<D> {
         self.inner.id
     }
 
-    /// A place among what is in flight, once there is one.
+    /// A place among what is in flight, once there is one. Where there is none, looks through who waits, so that each task waits once
+    /// however often it is polled.
     pub(crate) fn admit(&self, context: &Context<'_>) -> Poll<Permit> {
-        let waker = context.waker().clone();
-        let mut room = self.inner.room.lock();
-        if room.taken >= IN_FLIGHT_MAX {
-            room.waiting.push(waker);
-            return Poll::Pending;
-        }
-        room.taken += 1;
-        drop(room);
-        Poll::Ready(Permit(Arc::clone(&self.inner.room)))
+        // Cloned and dropped without the lock: a waker is somebody else's code.
+        let mut waker = Some(context.waker().clone());
+        let admitted = {
+            let mut room = self.inner.room.lock();
+            let full = room.taken >= IN_FLIGHT_MAX;
+            if full && !room.waiting.iter().any(|other| other.will_wake(context.waker())) {
+                room.waiting.extend(waker.take());
+            }
+            room.taken += usize::from(!full);
+            !full
+        };
+        drop(waker);
+        if admitted { Poll::Ready(Permit(Arc::clone(&self.inner.room))) } else { Poll::Pending }
     }
 
     /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.

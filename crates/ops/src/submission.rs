@@ -34,6 +34,21 @@ impl<D: Device> Submission<D> {
     }
 
     /// Keeps `owner` until the work of this submission is done. Costs an allocation.
+    ///
+    /// It is let go by whoever sees the work end, another thread most likely, and at a time that nobody knows. So what it borrows or
+    /// shares with one thread only cannot be kept:
+    ///
+    /// ```compile_fail,E0521
+    /// fn keep(submission: &mut wakeline_ops::Submission<wakeline_sim::SimDevice>, bytes: &[u8]) {
+    ///     submission.retain(bytes);
+    /// }
+    /// ```
+    ///
+    /// ```compile_fail,E0277
+    /// fn keep(submission: &mut wakeline_ops::Submission<wakeline_sim::SimDevice>, shared: std::rc::Rc<u8>) {
+    ///     submission.retain(shared);
+    /// }
+    /// ```
     pub fn retain(&mut self, owner: impl Send + 'static) {
         self.owners.push(Owner::Own(Box::new(owner)));
     }

@@ -102,6 +102,10 @@ impl<T: Element, D: Memory> Tensor<T, D> {
         self.len == 0
     }
 
+    pub(crate) const fn storage(&self) -> &Arc<Storage<D>> {
+        &self.storage
+    }
+
     fn new(submission: &mut Submission<D>, len: usize) -> Result<(Self, usize), Error> {
         let bytes = len.checked_mul(T::BYTES);
         let too_long = || Error::new(ErrorCode::InvalidLimit, [&"len", &len, &0, &(usize::MAX / T::BYTES)]);
@@ -117,11 +121,11 @@ impl<T: Element, D: Memory> Tensor<T, D> {
         let promise = unsafe { Promise::new() };
         pinned.write(bytes, promise)?;
         submission.retain_shared(&pinned);
-        submission.touch(&[self.storage.write()], |device, stream, [buffer]| {
+        submission.touch(&[self.storage.write()], |device, stream| {
             // SAFETY: the submission keeps both until this is done; `touch` orders what else uses the buffer, and the host has no
             // other name for the pinned memory.
             let promise = unsafe { Promise::new() };
-            device.upload(stream, &pinned, buffer, bytes.len(), promise)
+            device.upload(stream, &pinned, self.storage.buffer(), bytes.len(), promise)
         })
     }
 }
@@ -183,10 +187,10 @@ impl<T: Element, D: Memory> DeviceOp for Full<T, D> {
         match pattern.first() {
             // The device fills by bytes.
             Some(&byte) if pattern.iter().all(|other| *other == byte) => {
-                submission.touch(&[tensor.storage.write()], |device, stream, [buffer]| {
+                submission.touch(&[tensor.storage.write()], |device, stream| {
                     // SAFETY: the submission keeps the buffer until this is done; `touch` orders what else uses it.
                     let promise = unsafe { Promise::new() };
-                    device.fill(stream, buffer, byte, promise)
+                    device.fill(stream, tensor.storage.buffer(), byte, promise)
                 })?;
             }
             _ => {
@@ -225,10 +229,10 @@ impl<T: Element, D: Memory> DeviceOp for CopyTo<T, D> {
         let Self { from, len, target } = self;
         within("the length of the target", target.len, len, len)?;
         if !Arc::ptr_eq(&from, &target.storage) {
-            submission.touch(&[from.read(), target.storage.write()], |device, stream, [from, to]| {
+            submission.touch(&[from.read(), target.storage.write()], |device, stream| {
                 // SAFETY: the submission keeps both until this is done; `touch` orders what else uses them.
                 let promise = unsafe { Promise::new() };
-                device.copy(stream, from, to, len * T::BYTES, promise)
+                device.copy(stream, from.buffer(), target.storage.buffer(), len * T::BYTES, promise)
             })?;
         }
         Ok(target)
@@ -282,11 +286,11 @@ impl<T: Element, D: Memory> DeviceOp for ToHost<T, D> {
         let len = self.len * T::BYTES;
         let pinned = Arc::new(submission.device().pinned(len)?);
         submission.retain_shared(&pinned);
-        submission.touch(&[self.storage.read()], |device, stream, [buffer]| {
+        submission.touch(&[self.storage.read()], |device, stream| {
             // SAFETY: the submission keeps both until this is done; `touch` orders what else uses the buffer; the host reads the
             // pinned memory only once it has landed.
             let promise = unsafe { Promise::new() };
-            device.download(stream, buffer, &pinned, len, promise)
+            device.download(stream, self.storage.buffer(), &pinned, len, promise)
         })?;
         let landed = Arc::new(AtomicBool::new(false));
         submission.retain(Landing(Arc::clone(&landed)));

@@ -109,3 +109,15 @@ fn a_tensor_dropped_while_another_stream_uses_it_is_freed_behind_that() {
     rig.assert_clean();
     assert!(rig.watcher.now() > Instant::ORIGIN);
 }
+
+#[test]
+fn a_tensor_of_another_runtime_is_an_error_and_nothing_is_enqueued() {
+    let (rig, other) = (Rig::new(), Rig::new());
+    let tensor: Bytes = rig.run(Tensor::full(8, 1).on(&rig.runtime)).unwrap();
+    let launches = other.device.counts().launches;
+    let error = other.run(tensor.to_host().on(&other.runtime)).unwrap_err();
+    assert_eq!((error.code(), other.device.counts().launches), (ErrorCode::ForeignMemory, launches));
+    drop(tensor);
+    rig.assert_clean();
+    other.assert_clean();
+}

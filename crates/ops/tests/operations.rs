@@ -175,6 +175,9 @@ fn a_full_stream_has_operations_wait_as_futures_and_wakes_them() {
     let begun = rig.runtime.counts().begun;
     let mut waits = Busy(MS, ()).on(&single);
     let mut gone = Busy(MS, ()).on(&single);
+    for _ in 0..1_000 {
+        assert!(poll_once(&mut waits).is_pending());
+    }
     assert!(poll_once(&mut gone).is_pending() && poll_once(&mut waits).is_pending());
     assert_eq!(rig.runtime.counts().begun, begun, "it waits for room");
     drop(gone);
