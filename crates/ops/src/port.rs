@@ -32,7 +32,7 @@ pub enum Priority {
 
 /// A caller's word that what a method lists under *Promise* holds; for all of them, that the arguments are of that device.
 ///
-/// ```compile_fail,E0423
+/// ```compile_fail,E0603
 /// let promise = wakeline_ops::port::Promise(()); // nobody makes one in safe code
 /// ```
 #[derive(Debug)]

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use common::{Busy, Rig, poll_once};
 use wakeline_core::{Clock, Error, ErrorCode, Instant, Nanos};
-use wakeline_ops::{DeviceOp, FlightCounts, SingleStream, Submission, Tensor, device_op, value};
+use wakeline_ops::{
+    DeviceOp, FlightCounts, IN_FLIGHT_MAX, SingleStream, Submission, Tensor, device_op, value,
+};
 use wakeline_sim::{Faults, SimConfig, SimDevice};
 
 const MS: Nanos = Nanos::from_millis(1);
@@ -213,4 +215,80 @@ fn what_is_read_back_cannot_be_had_before_it_has_landed() {
     let tensor = Tensor::full(4, 1_u8).sync_on(&stream).unwrap();
     assert_eq!(Early(tensor).sync_on(&stream).unwrap(), ErrorCode::StillInFlight);
     rig.assert_clean();
+}
+
+#[test]
+fn case_17_an_operation_whose_enqueue_fails_errs_alone_and_nobody_waits_for_it() {
+    // Room for one piece of work and its store.
+    let config = SimConfig { queue_len_max: 2, ..common::CONFIG };
+    let rig = Rig::with(&config, "flag:park_us=50,backstop_us=1000+trust");
+    let single = rig.runtime.with_policy(&SingleStream).unwrap();
+    let mut first = Busy(MS, ()).on(&single);
+    assert!(poll_once(&mut first).is_pending());
+    let owner = Arc::new(());
+    let refused = Busy(MS, Arc::clone(&owner)).then(|()| Busy(MS, ())).then(|()| Busy(MS, ()));
+    assert_eq!(rig.run(refused.on(&single)).unwrap_err().code(), ErrorCode::Backend);
+    rig.run(&mut first).unwrap();
+    rig.settle();
+    rig.run(Busy(MS, ()).on(&single)).unwrap();
+    assert_eq!((rig.runtime.counts().in_flight(), rig.device.misuses()), (0, vec![]));
+}
+
+#[test]
+fn case_20_a_forgotten_future_whose_inputs_are_dropped_frees_them_only_after_completion() {
+    let rig = Rig::new();
+    let tensor: Tensor<u8, SimDevice> = rig.run(Tensor::full(64, 1).on(&rig.runtime)).unwrap();
+    let target: Tensor<u8, SimDevice> = rig.run(Tensor::full(64, 2).on(&rig.runtime)).unwrap();
+    let mut copy = tensor.copy_to(target).map(drop).on(&rig.runtime);
+    assert!(poll_once(&mut copy).is_pending());
+    std::mem::forget(copy);
+    drop(tensor);
+    assert_eq!(rig.device.memory_use().buffers, 2, "the device copies");
+    rig.assert_clean();
+}
+
+#[test]
+fn case_28_a_task_that_is_aborted_after_its_first_poll_frees_nothing_in_use() {
+    let rig = Rig::new();
+    let mut task = Box::pin(rig.runtime.scope(async {
+        let tensor: Tensor<u8, SimDevice> = Tensor::full(64, 1).await?;
+        tensor.to_host().await
+    }));
+    assert!(poll_once(&mut task).is_pending());
+    while rig.runtime.counts().begun < 2 {
+        assert!(rig.watcher.turn());
+        assert!(poll_once(&mut task).is_pending());
+    }
+    drop(task);
+    let used = rig.device.memory_use();
+    assert_eq!((used.buffers, used.pinned), (1, 1));
+    rig.assert_clean();
+}
+
+#[test]
+fn case_29_what_was_launched_and_could_not_be_watched_is_kept() {
+    // Room for the work, and none for its store.
+    let config = SimConfig { queue_len_max: 1, ..common::CONFIG };
+    let rig = Rig::with(&config, "flag:park_us=50,backstop_us=1000+trust");
+    let owner = Arc::new(());
+    let error = rig.run(Busy(MS, Arc::clone(&owner)).on(&rig.runtime)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Backend);
+    assert_eq!(rig.device.counts().launches, 1);
+    let counts = rig.runtime.counts();
+    assert_eq!((Arc::strong_count(&owner), counts.leaked, counts.owners_leaked), (2, 1, 1));
+}
+
+#[test]
+fn a_fault_ends_those_too_that_wait_for_room() {
+    let rig = Rig::new();
+    let single = rig.runtime.with_policy(&SingleStream).unwrap();
+    let mut flying: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Busy(MS, ()).on(&single)).collect();
+    for future in &mut flying {
+        assert!(poll_once(future).is_pending());
+    }
+    let mut waits = Busy(MS, ()).on(&single);
+    assert!(poll_once(&mut waits).is_pending());
+    rig.device.inject_fault();
+    let cause = rig.device.health().unwrap().to_string();
+    assert_eq!(rig.run(waits).unwrap_err().to_string(), cause);
 }

@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use common::poll_once;
@@ -112,4 +113,45 @@ fn a_fault_and_a_closed_watcher_end_what_is_pending() {
         drop(runtime);
         thread.stop().unwrap();
     }
+}
+
+#[test]
+fn case_29_a_future_of_a_second_of_work_is_dropped_in_no_time() {
+    let Rig { device, thread, watcher, runtime } = rig(1_000_000_000);
+    // The least of some: this thread may lose its processor in one.
+    let drops = (0..20).map(|_| {
+        let mut future = Tensor::<u8, Device>::full(4, 1).on(&runtime);
+        assert!(poll_once(&mut future).is_pending());
+        let start = Instant::now();
+        drop(future);
+        start.elapsed()
+    });
+    let least = drops.min().unwrap();
+    assert!(least < Duration::from_micros(50), "{least:?}");
+    assert_eq!((runtime.counts().in_flight(), device.misuses()), (20, vec![]));
+    // What is in flight when all is closed is leaked, and nobody waits for it.
+    watcher.close(Watcher::CLOSE).unwrap();
+    assert_eq!(runtime.counts().leaked, 20);
+    drop(runtime);
+    thread.stop().unwrap();
+}
+
+#[test]
+fn what_was_polled_may_be_waited_for_on_the_spot_while_the_watcher_ends_it() {
+    let Rig { device, thread, watcher, runtime } = rig(20_000);
+    for round in 0..200_u8 {
+        let mut future = Tensor::full(64, round).then(|tensor| tensor.to_host()).on(&runtime);
+        // On a busy machine it may have ended by then.
+        let numbers = match poll_once(&mut future) {
+            Poll::Ready(numbers) => numbers,
+            Poll::Pending => future.sync(),
+        };
+        assert_eq!(numbers.unwrap(), [round; 64]);
+    }
+    until("all is given back", || device.memory_use() == wakeline_sim::MemoryUse::default());
+    let counts = runtime.counts();
+    assert_eq!((counts.begun, counts.landed, counts.leaked), (200, 200, 0));
+    watcher.close(Watcher::CLOSE).unwrap();
+    drop(runtime);
+    thread.stop().unwrap();
 }

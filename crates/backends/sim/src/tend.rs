@@ -9,8 +9,8 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
 use wakeline_core::{
-    Action, Arming, Clock, CompletionPort, Error, ErrorCode, Instant, Nanos, Observation, Park, Report, Tend,
-    Wait, WaitPlan, Wake,
+    Action, Arming, Clock, CompletionPort, Error, ErrorCode, Instant, Mode, Nanos, Observation, Park, Report,
+    Tend, Wait, WaitPlan, Wake,
 };
 
 use crate::device::SimDevice;
@@ -250,7 +250,11 @@ where
         if self.inner.closed.load(Ordering::Acquire) {
             return ended(Err(Error::new(ErrorCode::WatcherClosed, [])));
         }
-        let arming = match port.arm() {
+        let arming = match plan.mode() {
+            Mode::Flag { .. } => port.arm(),
+            Mode::Block | Mode::Poll => Ok(Arming::Unsupported),
+        };
+        let arming = match arming {
             Ok(arming) => arming,
             Err(error) => return ended(Err(error)),
         };
