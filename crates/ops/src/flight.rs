@@ -12,14 +12,14 @@
 
 use core::any::Any;
 use core::task::{Context, Poll, Waker};
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
 use crate::panics::survive;
 use crate::stream::Permit;
-use crate::sync::Lock;
+use crate::sync::{Condvar, Lock};
 
 /// Something that lives until the device is done.
 #[expect(dead_code, reason = "it is held, and never looked at")]

@@ -11,8 +11,8 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use wakeline_core::{Error, ErrorCode};
 
@@ -20,7 +20,7 @@ use crate::counts::Counters;
 use crate::port::{Memory, Promise};
 use crate::stream::Stream;
 use crate::submission::Submission;
-use crate::sync::Lock;
+use crate::sync::{Lock, MutexGuard};
 
 /// A buffer of the device with the record of its uses. Freed when nobody holds it any more; every flight that uses it holds it.
 pub(crate) struct Storage<D: Memory> {

@@ -41,6 +41,9 @@ mod flight;
 mod future;
 mod hazard;
 mod kernel;
+#[cfg(loom)]
+#[cfg(test)]
+mod loom_tests;
 mod map;
 mod op;
 mod panics;

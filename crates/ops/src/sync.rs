@@ -1,14 +1,25 @@
-//! A lock that goes on after a panic.
+//! The one place that chooses between the standard library's locks and loom's.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(loom)]
+pub(crate) use loom::sync::{Condvar, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Condvar, MutexGuard};
 
+#[cfg(loom)]
+use loom::sync::Mutex;
+#[cfg(not(loom))]
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+/// A lock that goes on after a panic.
+///
 /// Nothing foreign runs under a lock of this crate, so a panic under one is a bug of the crate itself; a destructor that comes by then
 /// must still not panic.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lock<V>(Mutex<V>);
 
 impl<V> Lock<V> {
-    pub(crate) const fn new(value: V) -> Self {
+    pub(crate) fn new(value: V) -> Self {
         Self(Mutex::new(value))
     }
 

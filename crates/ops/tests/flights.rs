@@ -1,5 +1,6 @@
 //! What is in flight keeps what it needs, lets it go when it is done, and leaks it, counted, where nobody can know.
 
+#![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,5 +1,6 @@
 //! Conflicting operations on one tensor are ordered on the device, whichever streams they run in.
 
+#![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
 mod common;

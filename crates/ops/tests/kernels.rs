@@ -1,5 +1,6 @@
 //! Kernels on tensors: ordered as every use, whatever streams they run in.
 
+#![cfg(not(loom))]
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,6 @@
 //! Operations are lazy, compose, and run where they were told to.
 
+#![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
 mod common;

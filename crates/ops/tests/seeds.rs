@@ -3,6 +3,7 @@
 //! Whatever happens: the device sees no misuse, a result that is given is the right one, nothing stays in flight, and memory that is not
 //! given back is accounted for.
 
+#![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
 mod common;
