@@ -2,15 +2,16 @@
 
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Wake;
 
+use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
 use crate::counts::Counters;
 use crate::flight::{Flight, Owner};
 
-/// Counts its wakes.
+/// Counts its wakes. By loom's atomics, so that others run between the flight's lock and what it calls.
 #[derive(Default)]
 struct Task(AtomicUsize);
 
