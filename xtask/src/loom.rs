@@ -9,7 +9,7 @@ use crate::cmd::Cmd;
 use crate::workspace::{Package, Workspace};
 
 /// The packages that have loom tests.
-const PACKAGES: &[&str] = &["wakeline-core", "wakeline-sim", "wakeline-std"];
+const PACKAGES: &[&str] = &["wakeline-core", "wakeline-ops", "wakeline-sim", "wakeline-std"];
 
 /// What a loom test has in its name.
 const FILTER: &str = "loom";

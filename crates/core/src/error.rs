@@ -108,6 +108,12 @@ codes! {
     0x0021 ContextInUse "{}: the context is in use after {} ms: {} handle(s), stream(s), port(s) or line(s), {} word(s) whose stores have not landed; nothing was freed",
     /// No word is left for another stream. Arguments: the backend, how many there may be.
     0x0022 SlotsFull "{}: no completion word is left for another stream: the context was made for {}; drop some, or make it for more",
+    /// A device operation was awaited or run where no runtime for its device is bound. Arguments: none.
+    0x0023 NoRuntime "no runtime is bound here for this operation's device: call `.on(&runtime)`, or await it within `runtime.scope(..)`",
+    /// Something of the host was asked for while the device may still write it. Arguments: what.
+    0x0024 StillInFlight "{} is still in flight: await the operation that gives it",
+    /// Memory of one runtime was used by another's operation. Arguments: none.
+    0x0025 ForeignMemory "a tensor belongs to another runtime: use it where it was made, or bring its numbers over by way of the host",
 }
 
 impl ErrorCode {

@@ -12,7 +12,7 @@
 //! | to learn how long points take | [`PointTable`], [`drive_at`] |
 //! | to end a wait early | [`Wait::deadline`], [`CancelToken`] |
 //! | what a wait did | [`Report`] |
-//! | to write a backend or a host | the ports: [`CompletionPort`], [`Clock`], [`Timer`], [`Idle`], [`Park`], [`Watch`] |
+//! | to write a backend or a host | the ports: [`CompletionPort`], [`Clock`], [`Timer`], [`Idle`], [`Park`], [`Watch`], [`Tend`] |
 //! | to drive waits yourself | [`Wait`], the state machine |
 //!
 //! ```
@@ -73,7 +73,9 @@ pub use plan::{
     Adapt, Authority, BACKSTOP_US_MAX, BANDS_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict,
     ROWS_MAX, SLEEP_US_MAX, WINDOW_MAX, WaitBands, WaitPlan,
 };
-pub use port::{Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Timer, Turn, Wake, Watch};
+pub use port::{
+    Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Tend, Timer, Turn, Wake, Watch,
+};
 pub use seq::Seq;
 pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting, within};
 pub use table::{EXCUSES_MAX, Forecast, POINTS_MAX, PointTable};

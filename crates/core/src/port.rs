@@ -8,6 +8,7 @@
 //! | [`Idle`] | a host | put this thread to sleep until a moment or a ring |
 //! | [`Park`] | a host or `wordwait` | watch words from this thread |
 //! | [`Watch`] | a reactor or a watcher thread | watch a word, as a future |
+//! | [`Tend`] | a watcher thread, or who plays one | see a point to its end for somebody who may never ask again |
 //! | [`Turn`] | a simulated device | be driven by a host's thread |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do.
@@ -16,7 +17,9 @@ use core::task::Waker;
 
 use crate::error::Error;
 use crate::line::{CompletionLine, LineRef, MemoryDescriptor};
+use crate::plan::WaitPlan;
 use crate::time::Instant;
+use crate::wait::Report;
 
 /// What a driver says about a point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -276,6 +279,21 @@ pub trait Watch<P: CompletionPort> {
     /// MUST look at the word before it first pends; MUST resolve within a scheduling delay of `until`; may resolve
     /// early with [`Wake::Woke`]. A spurious poll MUST NOT call the driver. Dropping the future MUST end the watch.
     fn watch(&self, port: &P, until: Instant) -> impl Future<Output = Wake>;
+}
+
+/// Seeing a point to its end, whether or not anybody awaits it.
+///
+/// What keeps memory until a device is done with it cannot hang on a future, which may be dropped or forgotten. It hangs on
+/// this: who tends takes the point over and tells of its end.
+pub trait Tend<P: CompletionPort> {
+    /// Takes over `port`, waits for its point by `plan`, and calls `ended` with what became of the wait.
+    ///
+    /// MUST call `ended` exactly once, also when the wait cannot begin, the device faults or whoever tends closes; at once and
+    /// on the calling thread is allowed. MUST NOT hold a lock or a borrow then, since `ended` drops and wakes what is others'.
+    /// MUST NOT wait for the device, and of driver calls MUST make none but the arming on the calling thread.
+    fn tend<E>(&self, port: P, plan: &WaitPlan, ended: E)
+    where
+        E: FnOnce(Result<Report, Error>) + Send + 'static;
 }
 
 /// A simulated device that a host's thread drives in real time.

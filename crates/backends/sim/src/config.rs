@@ -33,6 +33,8 @@ pub struct SimConfig {
     pub arm_ns: u64,
     /// What a launch costs it.
     pub launch_ns: u64,
+    /// How long an allocation, a copy or a fill runs on the device, whatever its size.
+    pub copy_ns: u64,
     /// What a blocking wait costs it beyond the waiting.
     pub block_ns: u64,
     /// From the end of the work to the store's landing in its word.
@@ -67,6 +69,7 @@ impl SimConfig {
             query_ns: 0,
             arm_ns: 0,
             launch_ns: 0,
+            copy_ns: 0,
             block_ns: 0,
             store_latency_ns: 0,
             confirm_lag_ns: 0,
@@ -87,6 +90,7 @@ impl SimConfig {
             ("query_ns", self.query_ns),
             ("arm_ns", self.arm_ns),
             ("launch_ns", self.launch_ns),
+            ("copy_ns", self.copy_ns),
             ("block_ns", self.block_ns),
             ("store_latency_ns", self.store_latency_ns),
             ("confirm_lag_ns", self.confirm_lag_ns),
@@ -106,6 +110,7 @@ impl Default for SimConfig {
             query_ns: 300,
             arm_ns: 1_400,
             launch_ns: 3_700,
+            copy_ns: 5_000,
             block_ns: 1_600,
             store_latency_ns: 2_300,
             confirm_lag_ns: 2_600,

@@ -11,7 +11,7 @@ use crate::config::SimConfig;
 use crate::fault::Faults;
 use crate::line::SlotUse;
 use crate::log::{Counts, LogEntry};
-use crate::state::{Call, State};
+use crate::state::{Call, JobCall, State};
 use crate::stream::SimStream;
 use crate::sync::Lock;
 use crate::time::{TimeLine, VirtualTime};
@@ -70,14 +70,33 @@ impl<T> fmt::Debug for SimDevice<T> {
 
 impl<T> SimDevice<T> {
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        f(&mut self.inner.state.lock())
+        let (result, call) = {
+            let mut state = self.inner.state.lock();
+            (f(&mut state), state.take_call())
+        };
+        self.make(call);
+        result
+    }
+
+    /// Calls kernels and host functions whose turn has come. No lock is held while one runs.
+    fn make(&self, mut call: Option<JobCall>) {
+        while let Some(next) = call {
+            let called = next.run();
+            let mut state = self.inner.state.lock();
+            state.end_call(called);
+            call = state.take_call();
+        }
     }
 
     /// The same, for what may make something due. The bell is for when no lock is held any more.
     pub(crate) fn enqueue<R>(&self, f: impl FnOnce(&mut State) -> R) -> (R, Bell) {
-        let mut state = self.inner.state.lock();
-        let result = f(&mut state);
-        (result, Bell(state.bell_to_ring()))
+        let (result, call, bell) = {
+            let mut state = self.inner.state.lock();
+            let result = f(&mut state);
+            (result, state.take_call(), Bell(state.bell_to_ring()))
+        };
+        self.make(call);
+        (result, bell)
     }
 
     /// The time line it lives on.

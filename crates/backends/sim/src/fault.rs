@@ -71,8 +71,8 @@ pub struct Faults {
     /// A store changes places with the next store of its stream, if that is enqueued by then: the later number
     /// lands early, and the earlier number after it.
     pub swapped_store_ppm: u32,
-    /// A store is enqueued but submitted only by the next query or block on its stream; what is enqueued behind
-    /// it waits with it.
+    /// A store is enqueued but submitted only by the next query or block on its stream, or when another stream is told to wait for
+    /// it; what is enqueued behind it waits with it.
     pub deferred_store_ppm: u32,
     /// A query takes this much longer.
     pub slow_query: Chance,

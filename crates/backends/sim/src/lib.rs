@@ -31,6 +31,7 @@
 
 extern crate alloc;
 
+mod access;
 mod config;
 mod device;
 mod dice;
@@ -38,26 +39,36 @@ mod error;
 mod event;
 mod fault;
 mod host;
+mod job;
 mod line;
 mod log;
 #[cfg(loom)]
 #[cfg(test)]
 mod loom_tests;
+mod memory;
+#[cfg(feature = "ops")]
+mod ops;
+mod order;
 mod port;
 mod queue;
 mod state;
 mod stream;
 mod sync;
 mod table;
+mod tend;
 mod time;
 
+pub use access::{SimArg, SimEvent, SimMemory, SimPinned};
 pub use config::{COST_NS_MAX, LOG_LEN_MAX, QUEUE_LEN_MAX, SLOTS_MAX, SimConfig};
 pub use device::SimDevice;
 pub use event::Truth;
 pub use fault::{Chance, FAULT_NS_MAX, Faults};
 pub use host::VirtualHost;
+pub use job::{SimArgs, SimKernel};
 pub use line::SlotUse;
 pub use log::{Counts, LogEntry, LogEvent};
+pub use memory::{MISUSES_MAX, MemoryUse, Misuse};
 pub use port::{SimPort, Witness};
 pub use stream::SimStream;
+pub use tend::{ASK_NS, VirtualWatcher};
 pub use time::{RealTime, SLICE_NS_MAX, SPIN_NS_MAX, TimeLine, VirtualTime};

@@ -1,11 +1,15 @@
 //! One stream's queue: work and stores in the order in which they were enqueued.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use wakeline_core::{Instant, Nanos, Seq};
 
 use crate::dice::Dice;
+use crate::job::Job;
 use crate::line::Place;
+use crate::order::Order;
 use crate::table::Key;
 
 /// How long work runs.
@@ -40,9 +44,11 @@ pub(crate) struct Store {
     pub(crate) repeat: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Command {
-    Work(Work),
+    Work(Work, Option<Box<Job>>),
+    /// Until so many works of that stream have ended. Counts as work itself.
+    Wait(Key, u64),
     Store(Store),
 }
 
@@ -52,6 +58,8 @@ pub(crate) enum Next {
     Rest,
     /// It starts work that ends then.
     Run(Instant),
+    /// It waits until so many works of that stream have ended.
+    Await(Key, u64),
     /// It issues a store.
     Issue(Store),
 }
@@ -80,6 +88,10 @@ pub(crate) struct Queue {
     landing_at: Instant,
     /// Points not yet reached, in the order of their places: how many works are in front, and which point.
     points: VecDeque<(u64, Key)>,
+    /// Streams that wait for this one, and for how many of its works.
+    waiters: Vec<(u64, Key)>,
+    /// Which works of which streams everything enqueued from now on comes after.
+    pub(crate) order: Order,
 }
 
 impl Queue {
@@ -99,6 +111,8 @@ impl Queue {
             busy_until: Instant::ORIGIN,
             landing_at: Instant::ORIGIN,
             points: VecDeque::new(),
+            waiters: Vec::new(),
+            order: Order::default(),
         }
     }
 
@@ -111,10 +125,40 @@ impl Queue {
         usize::try_from(self.launched - self.ended).unwrap_or(usize::MAX)
     }
 
-    pub(crate) fn push_work(&mut self, work: Work, now: Instant) {
+    /// Enqueues work, and what takes effect as it ends.
+    pub(crate) fn push_work(&mut self, work: Work, job: Option<Box<Job>>, now: Instant) {
         self.busy_until = work.end(self.busy_until.max(now));
         self.launched += 1;
-        self.commands.push_back(Command::Work(work));
+        self.commands.push_back(Command::Work(work, job));
+    }
+
+    pub(crate) fn push_wait(&mut self, other: Key, works: u64) {
+        self.launched += 1;
+        self.commands.push_back(Command::Wait(other, works));
+    }
+
+    /// How many works were ever enqueued, and how many have ended.
+    pub(crate) const fn progress(&self) -> (u64, u64) {
+        (self.launched, self.ended)
+    }
+
+    /// Has `stream` told when `works` works have ended.
+    pub(crate) fn add_waiter(&mut self, works: u64, stream: Key) {
+        self.waiters.push((works, stream));
+    }
+
+    /// A stream whose wait has come to its end.
+    pub(crate) fn pop_waiter(&mut self) -> Option<Key> {
+        let at = self.waiters.iter().position(|&(works, _)| works <= self.ended)?;
+        Some(self.waiters.remove(at).1)
+    }
+
+    /// What takes effect as the running work ends.
+    pub(crate) fn take_job(&mut self) -> Option<Box<Job>> {
+        match self.commands.front_mut() {
+            Some(Command::Work(_, job)) if self.running => job.take(),
+            _ => None,
+        }
     }
 
     /// Work of a device that has faulted without anybody knowing: accepted, but it never runs.
@@ -135,9 +179,13 @@ impl Queue {
     /// What it does at `at`; work it starts is then running, a store it issues is gone.
     pub(crate) fn next(&mut self, at: Instant) -> Next {
         match self.commands.front() {
-            Some(Command::Work(work)) if !self.running => {
+            Some(Command::Work(work, _)) if !self.running => {
                 self.running = true;
                 Next::Run(work.end(at))
+            }
+            Some(&Command::Wait(other, works)) if !self.running => {
+                self.running = true;
+                Next::Await(other, works)
             }
             Some(&Command::Store(store)) if !store.deferred => {
                 self.commands.pop_front();
@@ -173,7 +221,7 @@ impl Queue {
     pub(crate) fn swap(&mut self, store: &mut Store) -> bool {
         let next = self.commands.iter_mut().find_map(|command| match command {
             Command::Store(next) => Some(next),
-            Command::Work(_) => None,
+            Command::Work(..) | Command::Wait(..) => None,
         });
         let Some(next) = next else { return false };
         core::mem::swap(&mut store.seq, &mut next.seq);
@@ -218,6 +266,7 @@ impl Queue {
     /// The device has faulted: nothing of this will ever happen.
     pub(crate) fn stop(&mut self) {
         self.commands.clear();
+        self.waiters.clear();
         self.deferred = 0;
         self.running = false;
     }
@@ -237,7 +286,7 @@ mod tests {
         let mut keys = Table::new();
         let mut points = Vec::new();
         for _ in 0..2 {
-            queue.push_work(Work::For(Nanos::ZERO), Instant::ORIGIN);
+            queue.push_work(Work::For(Nanos::ZERO), None, Instant::ORIGIN);
             for _ in 0..2 {
                 let (works, ended_at) = queue.place_of_point();
                 assert_eq!(ended_at, None);

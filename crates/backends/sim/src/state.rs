@@ -5,6 +5,8 @@
 //!   enqueue_store ─┼─► step ─► due (heap) ──┤
 //!   submit ────────┘     └─► issue ─┘       ├── Lands ─────► land
 //!                                turn(now): └── Faults ────► stop
+//!
+//!   end_work ─► a kernel or a host function ─► take_call .. (no lock is held) .. end_call ─► step
 //! ```
 //!
 //! Invariants:
@@ -14,7 +16,13 @@
 //! 3. After `stop` nothing happens any more.
 //! 4. What is due has a bound: for a stream the work that runs, for a word `queue_len_max` stores and as many
 //!    repeats, for the device one fault.
+//! 5. While a kernel or a host function is called nothing else happens: time goes on from where it was.
 
+mod jobs;
+
+pub(crate) use jobs::{Call as JobCall, Touch};
+
+use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
 use core::cmp::{Ordering, Reverse};
@@ -27,8 +35,10 @@ use crate::dice::{Dice, Draw};
 use crate::error::failed;
 use crate::event::{Point, Truth};
 use crate::fault::Faults;
+use crate::job::Job;
 use crate::line::{Landing, Lines, Place};
 use crate::log::{Counts, Log, LogEntry, LogEvent};
+use crate::memory::Buffers;
 use crate::queue::{Next, Queue, Store, Work};
 use crate::table::{Key, Table};
 
@@ -40,6 +50,8 @@ pub(crate) enum Call {
     Arm,
     Query,
     Block,
+    /// Everything else, by its name.
+    Other(&'static str),
 }
 
 impl Call {
@@ -50,6 +62,7 @@ impl Call {
             Self::Arm => "arm",
             Self::Query => "query",
             Self::Block => "block",
+            Self::Other(name) => name,
         }
     }
 }
@@ -71,6 +84,9 @@ pub(crate) struct State {
     fault: Option<Fault>,
     pub(crate) counts: Counts,
     pub(crate) log: Log,
+    pub(crate) buffers: Buffers,
+    /// What is to be called now, or is being called.
+    calling: jobs::Calling,
     bell: Option<Arc<Waker>>,
     /// When whoever drives the device will turn it next.
     promised: Instant,
@@ -132,6 +148,8 @@ impl State {
             fault: None,
             counts: Counts::default(),
             log: Log::new(config.log_len_max),
+            buffers: Buffers::default(),
+            calling: jobs::Calling::Nothing,
             bell: None,
             promised: Instant::MAX,
         };
@@ -144,7 +162,8 @@ impl State {
     /// Lets everything happen that is due at `now`. A moment in the past changes nothing.
     pub(crate) fn turn(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        while let Some(Reverse(next)) = self.due.peek()
+        while matches!(self.calling, jobs::Calling::Nothing)
+            && let Some(Reverse(next)) = self.due.peek()
             && next.at <= self.now
         {
             let Some(Reverse(Due { at, what, .. })) = self.due.pop() else { return };
@@ -156,8 +175,11 @@ impl State {
         }
     }
 
-    /// When something is due next, [`Instant::MAX`] while nothing is.
+    /// When something is due next, [`Instant::MAX`] while nothing is. Now, while a call is made or is to be made.
     pub(crate) fn next_due(&self) -> Instant {
+        if !matches!(self.calling, jobs::Calling::Nothing) {
+            return self.now;
+        }
         self.due.peek().map_or(Instant::MAX, |Reverse(next)| next.at)
     }
 
@@ -222,7 +244,7 @@ impl State {
         match call {
             Call::Query => self.counts.queries += 1,
             Call::Block => self.counts.blocks += 1,
-            Call::Stream | Call::Launch | Call::Arm => {}
+            Call::Stream | Call::Launch | Call::Arm | Call::Other(_) => {}
         }
     }
 
@@ -290,14 +312,19 @@ impl State {
         }
     }
 
-    pub(crate) fn enqueue_work(&mut self, stream: Key, work: Work) -> Result<(), Error> {
+    pub(crate) fn enqueue_work(
+        &mut self,
+        stream: Key,
+        work: Work,
+        job: Option<Box<Job>>,
+    ) -> Result<(), Error> {
         self.check_room(stream, Call::Launch)?;
         let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
         if self.fault.is_some() {
             queue.push_in_vain();
             return Ok(());
         }
-        queue.push_work(work, self.now);
+        queue.push_work(work, job, self.now);
         let number = queue.number;
         self.counts.launches += 1;
         self.log(self.now, number, LogEvent::Launched);
@@ -372,12 +399,19 @@ impl State {
             match queue.next(at) {
                 Next::Rest => return self.remove_if_over(stream),
                 Next::Run(until) => return self.schedule(until, What::WorkEnds(stream)),
+                Next::Await(other, works) => return self.wait_for(stream, other, works, at),
                 Next::Issue(store) => self.issue(store, at),
             }
         }
     }
 
     fn end_work(&mut self, stream: Key, at: Instant) {
+        if self.begin_job(stream, at) {
+            self.finish_work(stream, at);
+        }
+    }
+
+    fn finish_work(&mut self, stream: Key, at: Instant) {
         let Some(queue) = self.streams.get_mut(stream) else { return };
         queue.end_work(at);
         while let Some(point) = queue.pop_point() {
@@ -388,6 +422,7 @@ impl State {
         }
         let number = queue.number;
         self.log(at, number, LogEvent::Ended);
+        self.end_waits(stream, at);
         self.step(stream, at);
     }
 
@@ -542,7 +577,7 @@ mod tests {
         for _ in 0..10 {
             let (stream, _, _, mut seq) = state.new_stream().unwrap();
             for _ in 0..10 {
-                state.enqueue_work(stream, Work::For(Nanos::ZERO)).unwrap();
+                state.enqueue_work(stream, Work::For(Nanos::ZERO), None).unwrap();
                 let point = state.new_point(stream);
                 seq = seq.next();
                 assert!(state.enqueue_store(stream, seq, point).unwrap());

@@ -118,7 +118,7 @@ impl<T: TimeLine> SimStream<T> {
         let (result, bell) = device.enqueue(|state| {
             state.turn(now);
             state.health()?;
-            state.enqueue_work(self.key(), work)
+            state.enqueue_work(self.key(), work, None)
         });
         bell.ring();
         result

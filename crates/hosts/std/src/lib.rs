@@ -8,6 +8,7 @@
 //! | [`StdPark`] | [`Park`](wakeline_core::Park) | watch words from this thread: in hardware or spinning, then by naps |
 //! | [`Bell`], [`ParkIdle`] | | what other hosts that sleep on something of their own share with these |
 //! | [`Watcher`], [`WatcherHandle`] | [`Clock`](wakeline_core::Clock), [`Timer`](wakeline_core::Timer), [`Watch`](wakeline_core::Watch) | threads that watch the words of all runtimes |
+//! | [`Tender`] | [`Tend`](wakeline_core::Tend) | the same threads, for points that nobody may await any more |
 //! | [`WordSet`] | | the armed words of a thread that watches many |
 //! | [`DeviceThread`] | drives a [`Turn`](wakeline_core::Turn) | run a simulated device in real time |
 //! | [`Points`], [`Point`] | | what waits of a name did, shared by threads: predictions, counts, [`Snapshot`]s |
@@ -55,7 +56,7 @@ pub use points::{
 pub use slack::TimerSlack;
 pub use tsc::TscRate;
 pub use watcher::{
-    AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, WATCH_NS_MAX, WATCH_SLICE_NS_MAX, Watcher,
+    AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, Tender, WATCH_NS_MAX, WATCH_SLICE_NS_MAX, Watcher,
     WatcherConfig, WatcherHandle, WatcherStats, WatcherWait, WordWait,
 };
 pub use words::WordSet;

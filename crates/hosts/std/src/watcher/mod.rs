@@ -5,6 +5,7 @@
 //! | `mod.rs` | the watcher, its handles |
 //! | `config.rs` | how it is set up |
 //! | `future.rs` | the futures that are awaited |
+//! | `tend.rs` | points that are seen to their ends for nobody who awaits them |
 //! | `flight.rs` | what stands behind a future: the wait machine, its port, its outcome |
 //! | `shard.rs`, `shard/follow.rs` | the flights of one thread, and every decision about them; knows no thread |
 //! | `lines.rs` | the words that are watched, over lines of any kind |
@@ -29,6 +30,7 @@ mod panics;
 mod shard;
 mod stats;
 mod sync;
+mod tend;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wake_time;
@@ -39,6 +41,7 @@ pub use contexts::BACKSTOP_QUERIES_PER_MS_MAX;
 pub use crew::AWAY_NS_MAX;
 pub use future::{LATE_US_MAX, WatcherWait, WordWait};
 pub use stats::WatcherStats;
+pub use tend::Tender;
 pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
 
 use core::fmt;

@@ -1,0 +1,354 @@
+//! What is asked of a stream and a device with memory: allocations, copies, kernels, events.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use wakeline_core::{ContextKey, Error, Nanos};
+
+use crate::device::SimDevice;
+use crate::job::{Job, SimKernel, Slot};
+use crate::memory::{MemoryUse, Misuse};
+use crate::order::{Order, Place};
+use crate::state::{Call, State, Touch};
+use crate::stream::SimStream;
+use crate::sync::Lock;
+use crate::table::Key;
+use crate::time::{TimeLine, VirtualTime};
+
+/// Memory of a [`SimDevice`]: a name, as a device's address is. It frees nothing when it is dropped; a clone names the same.
+#[derive(Clone, Debug)]
+pub struct SimMemory {
+    key: Key,
+    context: ContextKey,
+    len: usize,
+}
+
+impl SimMemory {
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Memory of the host that a [`SimDevice`] copies from and to. Given back when it is dropped, which must be after the device is done.
+pub struct SimPinned<T: TimeLine = VirtualTime> {
+    device: SimDevice<T>,
+    key: Key,
+    len: usize,
+}
+
+impl<T: TimeLine> SimPinned<T> {
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reads its first bytes into `out`.
+    ///
+    /// # Errors
+    ///
+    /// [`Backend`](wakeline_core::ErrorCode::Backend) for a [`Misuse`]: the device still writes, or there are fewer bytes.
+    pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
+        let bytes = self.touch("read", out.len(), false, |buffer| buffer.to_vec())?;
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Writes `from` to its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), also while the device still reads.
+    pub fn write(&self, from: &[u8]) -> Result<(), Error> {
+        self.touch("write", from.len(), true, |buffer| buffer.copy_from_slice(from))
+    }
+
+    fn touch<R>(
+        &self,
+        call: &'static str,
+        len: usize,
+        writes: bool,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Error> {
+        let now = self.device.now();
+        self.device.with(|state| {
+            state.turn(now);
+            if let Err(misuse) = state.check_host(self.key, len, writes) {
+                return Err(state.misused(call, misuse));
+            }
+            let bytes = state.buffers.get_mut(self.key).and_then(|buffer| buffer.bytes.get_mut(..len));
+            Ok(f(bytes.unwrap_or_default()))
+        })
+    }
+}
+
+impl<T: TimeLine> Drop for SimPinned<T> {
+    fn drop(&mut self) {
+        let now = self.device.now();
+        self.device.with(|state| {
+            state.turn(now);
+            if let Err(misuse) = state.check_host(self.key, 0, true) {
+                state.buffers.misuse(misuse);
+            }
+            state.buffers.remove(self.key);
+        });
+    }
+}
+
+impl<T: TimeLine> fmt::Debug for SimPinned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimPinned").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// An event of a [`SimDevice`]: recorded in one stream, waited for in others. Clones are the same event.
+#[derive(Clone, Debug)]
+pub struct SimEvent {
+    recorded: Arc<Lock<Option<(ContextKey, Place, Order)>>>,
+}
+
+/// An argument of a kernel; see [`SimStream::run`].
+#[derive(Clone, Copy, Debug)]
+pub enum SimArg<'a> {
+    /// A number.
+    Word(u64),
+    /// A buffer that the kernel reads.
+    Read(&'a SimMemory),
+    /// A buffer that the kernel writes, and may read.
+    Write(&'a SimMemory),
+}
+
+impl<T: TimeLine> SimDevice<T> {
+    /// An event that is not recorded yet.
+    pub fn event(&self) -> SimEvent {
+        SimEvent { recorded: Arc::new(Lock::new(None)) }
+    }
+
+    /// Pinned memory of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault.
+    pub fn pinned(&self, len: usize) -> Result<SimPinned<T>, Error> {
+        let now = self.now();
+        let key = self.with(|state| {
+            state.begin(Call::Other("pinned"), now);
+            state.health()?;
+            Ok::<_, Error>(state.buffers.add(len, true))
+        })?;
+        Ok(SimPinned { device: self.clone(), key, len })
+    }
+
+    /// What was done that a correct program never does, oldest first, the first [`MISUSES_MAX`](crate::MISUSES_MAX) of it.
+    pub fn misuses(&self) -> Vec<Misuse> {
+        self.with(|state| state.buffers.misuses().to_vec())
+    }
+
+    /// How much memory is neither freed nor given back.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.with(|state| state.buffers.in_use())
+    }
+}
+
+/// Memory, kernels and events. Each call fails with the device's fault, with
+/// [`Backend`](wakeline_core::ErrorCode::Backend) when the queue is full and for a [`Misuse`], and costs the calling thread
+/// [`launch_ns`](crate::SimConfig::launch_ns). What it enqueues takes effect at the simulated time at which it ends.
+impl<T: TimeLine> SimStream<T> {
+    /// Allocates memory; its use in other streams must be ordered behind this.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn alloc(&self, len: usize) -> Result<SimMemory, Error> {
+        let device = self.device();
+        self.call("alloc", |state| {
+            let key = state.buffers.add(len, false);
+            let touches = [(key, len, Touch::Write)];
+            let length = Nanos::from_nanos(device.config().copy_ns);
+            let job = Job::Fill(key, crate::memory::FRESH);
+            if let Err(error) = state.enqueue_job("alloc", self.key(), length, job, &touches) {
+                state.buffers.remove(key);
+                return Err(error);
+            }
+            Ok(SimMemory { key, context: device.context(), len })
+        })
+    }
+
+    /// Frees memory behind what is enqueued.
+    ///
+    /// # Errors
+    ///
+    /// As all of these; nothing is freed then.
+    pub fn free(&self, memory: &SimMemory) -> Result<(), Error> {
+        self.job("free", Nanos::ZERO, Job::Free(memory.key), &[(memory, 0, Touch::Free)], None)
+    }
+
+    /// Sets all bytes.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn fill(&self, memory: &SimMemory, byte: u8) -> Result<(), Error> {
+        let job = Job::Fill(memory.key, byte);
+        self.job("fill", self.copy_length(), job, &[(memory, memory.len, Touch::Write)], None)
+    }
+
+    /// Copies the first `len` bytes between buffers of the device.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn copy(&self, from: &SimMemory, to: &SimMemory, len: usize) -> Result<(), Error> {
+        let job = Job::Copy { from: from.key, to: to.key, bytes: 0..len };
+        let touches = [(from, len, Touch::Read), (to, len, Touch::Write)];
+        self.job("copy", self.copy_length(), job, &touches, None)
+    }
+
+    /// Copies the first `len` bytes to the device.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn upload(&self, from: &SimPinned<T>, to: &SimMemory, len: usize) -> Result<(), Error> {
+        let job = Job::Copy { from: from.key, to: to.key, bytes: 0..len };
+        let pinned = Some((from, len, Touch::Read));
+        self.job("upload", self.copy_length(), job, &[(to, len, Touch::Write)], pinned)
+    }
+
+    /// Copies the first `len` bytes to the host.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn download(&self, from: &SimMemory, to: &SimPinned<T>, len: usize) -> Result<(), Error> {
+        let job = Job::Copy { from: from.key, to: to.key, bytes: 0..len };
+        let pinned = Some((to, len, Touch::Write));
+        self.job("download", self.copy_length(), job, &[(from, len, Touch::Read)], pinned)
+    }
+
+    /// Launches a kernel.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn run(&self, kernel: &SimKernel, args: &[SimArg<'_>]) -> Result<(), Error> {
+        let (mut slots, mut keys, mut touches) = (Vec::new(), Vec::new(), Vec::new());
+        for arg in args {
+            let (memory, touch) = match *arg {
+                SimArg::Word(word) => {
+                    slots.push(Slot::Word(word));
+                    continue;
+                }
+                SimArg::Read(memory) => (memory, Touch::Read),
+                SimArg::Write(memory) => (memory, Touch::Write),
+            };
+            let index = keys.iter().position(|&key| key == memory.key).unwrap_or(keys.len());
+            if index == keys.len() {
+                keys.push(memory.key);
+            }
+            slots.push(Slot::Buffer(index));
+            touches.push((memory, 0, touch));
+        }
+        let job = Job::Kernel(kernel.clone(), slots, keys);
+        self.job("run", kernel.length, job, &touches, None)
+    }
+
+    /// Calls a function of the host when the work enqueued so far has ended; what is enqueued behind waits for it.
+    ///
+    /// It is called without a lock held, by whichever thread lets time pass, and must not wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// As all of these; the function is dropped then.
+    pub fn call_host(&self, function: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        self.job("call_host", Nanos::ZERO, Job::Host(Box::new(function)), &[], None)
+    }
+
+    /// Records the event behind what is enqueued.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn record(&self, event: &SimEvent) -> Result<(), Error> {
+        let recorded = self.call("record", |state| Ok(state.record(self.key())))?;
+        *event.recorded.lock() = recorded.map(|(place, order)| (self.device().context(), place, order));
+        Ok(())
+    }
+
+    /// Has what is enqueued from now on wait for the event.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn wait(&self, event: &SimEvent) -> Result<(), Error> {
+        let recorded = event.recorded.lock().clone();
+        self.call("wait", |state| match &recorded {
+            Some((context, place, order)) if *context == self.device().context() => {
+                state.enqueue_wait(self.key(), place, order)
+            }
+            Some(_) => Err(state.misused("wait", Misuse::Foreign)),
+            None => {
+                let stream = state.number(self.key());
+                Err(state.misused("wait", Misuse::Unsubmitted { stream }))
+            }
+        })
+    }
+
+    fn copy_length(&self) -> Nanos {
+        Nanos::from_nanos(self.device().config().copy_ns)
+    }
+
+    /// Makes a call: counts it, lets it cost its time, and makes it where the device is well.
+    fn call<R>(
+        &self,
+        name: &'static str,
+        f: impl FnOnce(&mut State) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let device = self.device();
+        let now = device.now();
+        device.with(|state| state.begin(Call::Other(name), now));
+        device.charge(device.config().launch_ns);
+        let now = device.now();
+        let (result, bell) = device.enqueue(|state| {
+            state.turn(now);
+            state.health()?;
+            f(state)
+        });
+        bell.ring();
+        result
+    }
+
+    fn job(
+        &self,
+        name: &'static str,
+        length: Nanos,
+        job: Job,
+        memory: &[(&SimMemory, usize, Touch)],
+        pinned: Option<(&SimPinned<T>, usize, Touch)>,
+    ) -> Result<(), Error> {
+        let context = self.device().context();
+        let foreign = memory.iter().any(|(memory, ..)| memory.context != context)
+            || pinned.is_some_and(|(pinned, ..)| pinned.device.context() != context);
+        let touches = memory.iter().map(|&(memory, bytes, touch)| (memory.key, bytes, touch));
+        let pinned = pinned.map(|(pinned, bytes, touch)| (pinned.key, bytes, touch));
+        let touches: Vec<_> = touches.chain(pinned).collect();
+        self.call(name, |state| {
+            if foreign {
+                return Err(state.misused(name, Misuse::Foreign));
+            }
+            state.enqueue_job(name, self.key(), length, job, &touches)
+        })
+    }
+}

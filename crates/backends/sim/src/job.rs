@@ -1,0 +1,117 @@
+//! What work does to memory and to the host as it ends.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use wakeline_core::Nanos;
+
+use crate::table::Key;
+
+/// A kernel of the simulated device: a closure of the host, and how long it runs. Clones are the same kernel.
+///
+/// The closure is called when the simulated work ends, without a lock held, by whichever thread lets time pass; while it runs
+/// the device stands still. It must not wait for the device. Where it panics the device faults.
+///
+/// ```
+/// use wakeline_core::{CompletionPort, Nanos};
+/// use wakeline_sim::{SimArg, SimConfig, SimDevice, SimKernel, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::exact())?;
+/// let stream = device.stream()?;
+/// let add = SimKernel::new(Nanos::from_micros(20), |args| {
+///     let word = args.word(1) as u8;
+///     args.bytes_mut(0).iter_mut().for_each(|byte| *byte += word);
+/// });
+/// let (memory, pinned) = (stream.alloc(4)?, device.pinned(4)?);
+/// stream.fill(&memory, 40)?;
+/// stream.run(&add, &[SimArg::Write(&memory), SimArg::Word(2)])?;
+/// stream.download(&memory, &pinned, 4)?;
+/// stream.point().block(None)?;
+/// let mut bytes = [0; 4];
+/// pinned.read(&mut bytes)?;
+/// assert_eq!(bytes, [42; 4]);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SimKernel {
+    pub(crate) length: Nanos,
+    pub(crate) code: Arc<dyn Fn(&mut SimArgs) + Send + Sync>,
+}
+
+impl SimKernel {
+    /// A kernel that runs for `length` and then does what `code` says.
+    pub fn new(length: Nanos, code: impl Fn(&mut SimArgs) + Send + Sync + 'static) -> Self {
+        Self { length, code: Arc::new(code) }
+    }
+}
+
+impl fmt::Debug for SimKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimKernel").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+/// What a kernel was launched with: numbers and bytes, by the place of the argument, counted from 0.
+///
+/// An argument that is absent or of the other kind reads as nothing: 0, or no bytes.
+#[derive(Debug, Default)]
+pub struct SimArgs {
+    pub(crate) args: Vec<Slot>,
+    /// Each buffer once, however many arguments name it.
+    pub(crate) buffers: Vec<(Key, Vec<u8>)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Slot {
+    Word(u64),
+    Buffer(usize),
+}
+
+impl SimArgs {
+    /// The number at this place.
+    pub fn word(&self, place: usize) -> u64 {
+        match self.args.get(place) {
+            Some(&Slot::Word(word)) => word,
+            _ => 0,
+        }
+    }
+
+    /// The bytes of the buffer at this place.
+    pub fn bytes(&self, place: usize) -> &[u8] {
+        match self.args.get(place) {
+            Some(&Slot::Buffer(index)) => self.buffers.get(index).map_or(&[], |(_, bytes)| bytes),
+            _ => &[],
+        }
+    }
+
+    /// The bytes of the buffer at this place, to be changed.
+    pub fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
+        match self.args.get(place) {
+            Some(&Slot::Buffer(index)) => self.buffers.get_mut(index).map_or(&mut [], |(_, bytes)| bytes),
+            _ => &mut [],
+        }
+    }
+}
+
+/// What happens as work ends.
+pub(crate) enum Job {
+    Fill(Key, u8),
+    Copy { from: Key, to: Key, bytes: Range<usize> },
+    Free(Key),
+    Kernel(SimKernel, Vec<Slot>, Vec<Key>),
+    Host(Box<dyn FnOnce() + Send>),
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fill(..) => "Fill",
+            Self::Copy { .. } => "Copy",
+            Self::Free(..) => "Free",
+            Self::Kernel(..) => "Kernel",
+            Self::Host(..) => "Host",
+        })
+    }
+}

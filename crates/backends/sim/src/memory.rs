@@ -1,0 +1,187 @@
+//! Simulated memory: contents, who touches them in which order, and what is wrong with that.
+//!
+//! Every access is checked when it is enqueued, against those enqueued before it: whichever way the simulated times fall, two
+//! accesses that nothing orders are found unless the first has ended by then.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::order::Place;
+use crate::table::{Key, Table};
+
+/// How many misuses are kept; later ones are only counted.
+pub const MISUSES_MAX: usize = 64;
+
+/// What fresh memory reads, so that nobody takes it for zeros.
+pub(crate) const FRESH: u8 = 0xA5;
+
+/// Something that a correct program never does. Found by the simulated device where a real one would corrupt memory or hang.
+///
+/// ```
+/// use wakeline_sim::{Misuse, SimConfig, SimDevice, VirtualTime};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig { copy_ns: 500, ..SimConfig::exact() })?;
+/// let (one, other) = (device.stream()?, device.stream()?);
+/// let memory = one.alloc(16)?;
+/// assert!(other.fill(&memory, 7).is_err(), "nothing has the other stream wait for the allocation");
+/// assert!(matches!(device.misuses()[..], [Misuse::Unordered { .. }]));
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// Memory was used after its free had been enqueued.
+    UseAfterFree {
+        /// The number of the buffer, counted from 0 in the order in which they were made.
+        buffer: u64,
+    },
+    /// Memory was freed a second time.
+    DoubleFree {
+        /// The number of the buffer.
+        buffer: u64,
+    },
+    /// Two operations on one buffer, one of them a write, and nothing says which comes first.
+    Unordered {
+        /// The number of the buffer.
+        buffer: u64,
+        /// The number of the stream in which the second was enqueued.
+        stream: u64,
+        /// The number of the stream in which the first was.
+        other: u64,
+    },
+    /// The host touched or let go pinned memory that the device still uses.
+    ByHost {
+        /// The number of the buffer.
+        buffer: u64,
+        /// The number of the stream that uses it.
+        stream: u64,
+    },
+    /// More bytes were named than the buffer has.
+    Beyond {
+        /// The number of the buffer.
+        buffer: u64,
+        /// How many bytes it has.
+        len: usize,
+        /// How many were named.
+        wanted: usize,
+    },
+    /// A stream was to wait for an event that was never recorded: a real one would wait for nothing.
+    Unsubmitted {
+        /// The number of the stream.
+        stream: u64,
+    },
+    /// A buffer or an event of another device was handed in.
+    Foreign,
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UseAfterFree { buffer } => write!(f, "buffer {buffer} was freed before: use it no more"),
+            Self::DoubleFree { buffer } => write!(f, "buffer {buffer} was freed before: free it once"),
+            Self::Unordered { buffer, stream, other } => write!(
+                f,
+                "buffer {buffer} is used by stream {stream} and by stream {other}, and nothing orders the two: let one wait for an event of the other"
+            ),
+            Self::ByHost { buffer, stream } => {
+                write!(
+                    f,
+                    "buffer {buffer} is still used by stream {stream}: wait for it before the host does"
+                )
+            }
+            Self::Beyond { buffer, len, wanted } => {
+                write!(f, "buffer {buffer} has {len} bytes, but {wanted} were named")
+            }
+            Self::Unsubmitted { stream } => {
+                write!(f, "stream {stream} was to wait for an event that was never recorded: record it first")
+            }
+            Self::Foreign => f.write_str("a buffer or an event of another device: hand it to its own"),
+        }
+    }
+}
+
+/// How much memory there is now; see [`SimDevice::memory_use`](crate::SimDevice::memory_use).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryUse {
+    /// Buffers of the device whose free was not enqueued.
+    pub buffers: usize,
+    /// Pinned buffers of the host that somebody holds.
+    pub pinned: usize,
+}
+
+/// One buffer, of the device or pinned.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) number: u64,
+    pub(crate) len: usize,
+    /// Empty while a kernel has them.
+    pub(crate) bytes: Vec<u8>,
+    pinned: bool,
+    pub(crate) freed: bool,
+    pub(crate) written: Option<Place>,
+    pub(crate) read: Vec<Place>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    table: Table<Buffer>,
+    numbered: u64,
+    misuses: Vec<Misuse>,
+    misused: u64,
+}
+
+impl Default for Table<Buffer> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Buffers {
+    pub(crate) fn add(&mut self, len: usize, pinned: bool) -> Key {
+        let bytes = alloc::vec![FRESH; len];
+        let number = self.numbered;
+        self.numbered += 1;
+        self.table.insert(Buffer {
+            number,
+            len,
+            bytes,
+            pinned,
+            freed: false,
+            written: None,
+            read: Vec::new(),
+        })
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&Buffer> {
+        self.table.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Buffer> {
+        self.table.get_mut(key)
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.table.remove(key);
+    }
+
+    /// Notes a misuse, and gives it back to be told.
+    pub(crate) fn misuse(&mut self, misuse: Misuse) -> Misuse {
+        self.misused += 1;
+        if self.misuses.len() < MISUSES_MAX {
+            self.misuses.push(misuse);
+        }
+        misuse
+    }
+
+    pub(crate) fn misuses(&self) -> &[Misuse] {
+        &self.misuses
+    }
+
+    pub(crate) fn in_use(&mut self) -> MemoryUse {
+        let mut in_use = MemoryUse::default();
+        for buffer in self.table.values_mut() {
+            in_use.pinned += usize::from(buffer.pinned);
+            in_use.buffers += usize::from(!buffer.pinned && !buffer.freed);
+        }
+        in_use
+    }
+}

@@ -1,0 +1,56 @@
+//! What has become of a runtime's flights.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many flights there were and what became of them; see [`Runtime::counts`](crate::Runtime::counts).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlightCounts {
+    /// Flights that began: submissions, those too that failed half way.
+    pub begun: u64,
+    /// Flights whose work was done, and that let go what they kept.
+    pub landed: u64,
+    /// Flights whose end nobody can know, and that leaked what they kept.
+    pub leaked: u64,
+    /// What was leaked: buffers, owners, points.
+    pub owners_leaked: u64,
+    /// Destructors of owners and wakers that panicked as a flight ended.
+    pub panics: u64,
+    /// Buffers that could not be freed, since the device said so.
+    pub frees_failed: u64,
+}
+
+impl FlightCounts {
+    /// How many flights are under way.
+    pub const fn in_flight(&self) -> u64 {
+        self.begun.saturating_sub(self.landed + self.leaked)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) begun: AtomicU64,
+    pub(crate) landed: AtomicU64,
+    pub(crate) leaked: AtomicU64,
+    pub(crate) owners_leaked: AtomicU64,
+    pub(crate) panics: AtomicU64,
+    pub(crate) frees_failed: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self) -> FlightCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        FlightCounts {
+            // First what ends, so that no flight is seen to end before it began.
+            landed: read(&self.landed),
+            leaked: read(&self.leaked),
+            owners_leaked: read(&self.owners_leaked),
+            panics: read(&self.panics),
+            frees_failed: read(&self.frees_failed),
+            begun: read(&self.begun),
+        }
+    }
+
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,142 @@
+//! Kernels on tensors.
+
+// A promise to the port, which whoever makes the operation has given; and what takes that is declared unsafe.
+#![allow(unsafe_code)]
+
+use core::fmt;
+use std::sync::Arc;
+
+use wakeline_core::Error;
+
+use crate::device_op;
+use crate::hazard::{Storage, Touch};
+use crate::op::DeviceOp;
+use crate::port::{self, Arg, Memory, Promise, Shape};
+use crate::submission::Submission;
+use crate::tensor::{Element, Tensor};
+
+/// An argument of a kernel: a number, or a tensor that it reads or writes.
+pub struct KernelArg<D: Memory>(Kind<D>);
+
+enum Kind<D: Memory> {
+    Word(u64),
+    Read(Arc<Storage<D>>),
+    Write(Arc<Storage<D>>),
+}
+
+impl<D: Memory> KernelArg<D> {
+    /// A number; narrower ones are its low bytes.
+    pub const fn word(word: u64) -> Self {
+        Self(Kind::Word(word))
+    }
+
+    /// A tensor that the kernel only reads.
+    pub fn read<T: Element>(tensor: &Tensor<T, D>) -> Self {
+        Self(Kind::Read(Arc::clone(tensor.storage())))
+    }
+
+    /// A tensor that the kernel writes, and may read.
+    pub fn write<T: Element>(tensor: &Tensor<T, D>) -> Self {
+        Self(Kind::Write(Arc::clone(tensor.storage())))
+    }
+}
+
+impl<D: Memory> fmt::Debug for KernelArg<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Word(word) => f.debug_tuple("Word").field(word).finish(),
+            Kind::Read(storage) => f.debug_tuple("Read").field(storage).finish(),
+            Kind::Write(storage) => f.debug_tuple("Write").field(storage).finish(),
+        }
+    }
+}
+
+/// An operation that launches a kernel on these arguments. What it reads and writes is ordered as every use of a tensor.
+///
+/// ```
+/// use wakeline_core::Nanos;
+/// use wakeline_ops::port::Shape;
+/// use wakeline_ops::{DeviceOp, KernelArg, Runtime, SingleStream, Tensor, launch};
+/// use wakeline_sim::{SimConfig, SimDevice, SimKernel, VirtualTime, VirtualWatcher};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let watcher = VirtualWatcher::new(&device);
+/// let runtime = Runtime::new(device, &SingleStream, watcher.clone())?;
+/// // On a simulated device a kernel is a closure.
+/// let scale = SimKernel::new(Nanos::from_micros(20), |args| {
+///     let by = args.word(1) as u8;
+///     args.bytes_mut(0).iter_mut().for_each(|byte| *byte *= by);
+/// });
+/// let op = Tensor::full(3, 5_u8).then(move |tensor| {
+///     let args = vec![KernelArg::write(&tensor), KernelArg::word(4)];
+///     let shape = Shape { blocks: [1, 1, 1], threads: [3, 1, 1], shared_bytes: 0 };
+///     // SAFETY: the kernel takes bytes and a number, and writes those bytes only.
+///     unsafe { launch(scale, shape, args) }.then(move |()| tensor.to_host())
+/// });
+/// assert_eq!(watcher.run(op.on(&runtime))??, [20, 20, 20]);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+///
+/// # Safety
+///
+/// The kernel takes these arguments, touches no memory but theirs and its own, within their lengths, and writes only what is handed in by
+/// [`KernelArg::write`].
+pub const unsafe fn launch<D: port::Launch>(
+    kernel: D::Kernel,
+    shape: Shape,
+    args: Vec<KernelArg<D>>,
+) -> Launch<D> {
+    Launch { kernel, shape, args }
+}
+
+/// See [`launch`].
+#[must_use = "an operation does nothing until it is awaited or run"]
+pub struct Launch<D: port::Launch> {
+    kernel: D::Kernel,
+    shape: Shape,
+    args: Vec<KernelArg<D>>,
+}
+
+impl<D: port::Launch> DeviceOp for Launch<D> {
+    type Device = D;
+    type Pending = ();
+    type Output = ();
+
+    fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
+        let Self { kernel, shape, args } = self;
+        submission.retain(kernel.clone());
+        let touches: Vec<Touch<'_, D>> = args
+            .iter()
+            .filter_map(|arg| match &arg.0 {
+                Kind::Word(_) => None,
+                Kind::Read(storage) => Some(storage.read()),
+                Kind::Write(storage) => Some(storage.write()),
+            })
+            .collect();
+        submission.touch(&touches, |device, stream| {
+            let args: Vec<Arg<'_, D::Buffer>> = args
+                .iter()
+                .map(|arg| match &arg.0 {
+                    Kind::Word(word) => Arg::Word(*word),
+                    Kind::Read(storage) => Arg::Read(storage.buffer()),
+                    Kind::Write(storage) => Arg::Write(storage.buffer()),
+                })
+                .collect();
+            // SAFETY: the submission keeps kernel and buffers until this is done, and `touch` orders what else uses the buffers; that
+            // the kernel does with them as it says was promised to `launch`.
+            let promise = unsafe { Promise::new() };
+            device.launch(stream, &kernel, shape, &args, promise)
+        })
+    }
+
+    fn finish((): ()) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+device_op!([D] Launch<D> where D: port::Launch);
+
+impl<D: port::Launch> fmt::Debug for Launch<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch").field("shape", &self.shape).field("args", &self.args).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! Device operations for wakeline: lazy, composable, awaited on any runtime, over any backend.
+//!
+//! An operation says what a device is to do; nothing happens until it is run. Then its work is enqueued in a stream, and whoever runs it
+//! waits for the point behind that work, as a future or on the spot.
+//!
+//! | you want | look at |
+//! |---|---|
+//! | to run operations | [`Runtime`], [`DeviceOp::on`], [`Runtime::scope`], [`DeviceFuture`] |
+//! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`] |
+//! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
+//! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`Stream`] |
+//! | memory, kernels | [`Tensor`], [`launch()`] |
+//! | to bring a device | [`port`] |
+//!
+//! ```
+//! use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+//! use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+//!
+//! let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+//! let watcher = VirtualWatcher::new(&device); // a program in real time has that of `wakeline-std`
+//! let runtime = Runtime::new(device, &StreamPoolRoundRobin::default(), watcher.clone())?;
+//! let doubled = Tensor::from_host(vec![1_u32, 2, 3])
+//!     .then(|tensor| tensor.to_host())
+//!     .map_host(|numbers| numbers.iter().map(|number| number * 2).collect::<Vec<_>>());
+//! assert_eq!(watcher.run(doubled.on(&runtime))??, [2, 4, 6]);
+//! # Ok::<(), wakeline_core::Error>(())
+//! ```
+//!
+//! Invariants:
+//! 1. What an operation keeps belongs to its flight and not to its future: dropping or forgetting a future frees nothing that the device
+//!    may still touch, and waits for nothing.
+//! 2. A flight lets go what it keeps when the device is done, whether or not anybody asks again; where nobody can know that any more, it
+//!    leaks it and counts that.
+//! 3. No lock is held while a waker, a closure or a destructor of somebody else runs.
+//! 4. A device-side wait is only ever enqueued for an event that was recorded before.
+//! 5. No backend, thread, driver or environment is known here.
+
+mod ambient;
+mod counts;
+mod flight;
+mod future;
+mod hazard;
+mod kernel;
+#[cfg(loom)]
+#[cfg(test)]
+mod loom_tests;
+mod map;
+mod op;
+mod panics;
+mod policy;
+pub mod port;
+mod runtime;
+mod stream;
+mod submission;
+mod sync;
+mod tensor;
+mod then;
+mod value;
+
+pub use ambient::Scope;
+pub use counts::FlightCounts;
+pub use future::DeviceFuture;
+pub use kernel::{KernelArg, Launch, launch};
+pub use map::{Arrival, Map, MapHost};
+pub use op::DeviceOp;
+pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
+pub use runtime::{PLAN, Runtime};
+pub use stream::{IN_FLIGHT_MAX, Stream};
+pub use submission::Submission;
+pub use tensor::{CopyTo, Element, FromHost, Full, HostCopy, Tensor, ToHost};
+pub use then::Then;
+pub use value::{Value, value};
+
+#[doc(hidden)]
+pub use wakeline_core::Error;

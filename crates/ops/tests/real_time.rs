@@ -1,0 +1,158 @@
+//! Operations in real time: a watcher's threads see flights to their ends, whoever awaits them.
+
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use common::poll_once;
+use wakeline_core::{ErrorCode, Nanos};
+use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+use wakeline_sim::{RealTime, SimConfig, SimDevice};
+use wakeline_std::{DeviceThread, Point, StdClock, Watcher, block_on};
+
+type Device = SimDevice<RealTime<StdClock, fn(Nanos)>>;
+
+fn sleep(length: Nanos) {
+    std::thread::sleep(Duration::from_nanos(length.as_nanos()));
+}
+
+struct Rig {
+    device: Device,
+    thread: DeviceThread<Device>,
+    watcher: Watcher,
+    runtime: Runtime<Device>,
+}
+
+fn rig(copy_ns: u64) -> Rig {
+    let clock = StdClock::new();
+    let time = RealTime::new(clock, sleep as fn(Nanos));
+    let device = SimDevice::new(time, SimConfig { copy_ns, ..SimConfig::default() }).unwrap();
+    let thread = DeviceThread::spawn(clock, device.clone()).unwrap();
+    let watcher = Watcher::new().unwrap();
+    let tender = watcher.handle().tender(&Point::new("ops"));
+    let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), tender).unwrap();
+    Rig { device, thread, watcher, runtime }
+}
+
+/// Waits until something holds, for at most ten seconds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_is_awaited_dropped_and_forgotten_all_ends() {
+    let Rig { device, thread, watcher, runtime } = rig(300_000);
+    for round in 0..60_u8 {
+        let op = Tensor::full(64, round).then(|tensor| tensor.to_host());
+        let mut future = op.on(&runtime);
+        match round % 3 {
+            0 => assert_eq!(block_on(future).unwrap(), [round; 64]),
+            1 => {
+                assert!(poll_once(&mut future).is_pending());
+                drop(future);
+            }
+            _ => assert_eq!(future.sync().unwrap(), [round; 64]),
+        }
+    }
+    until("all land, and what they keep is let go", || {
+        runtime.counts().in_flight() == 0 && device.memory_use() == wakeline_sim::MemoryUse::default()
+    });
+    assert_eq!((device.misuses(), runtime.counts().leaked), (vec![], 0));
+    watcher.close(Watcher::CLOSE).unwrap();
+    drop(runtime);
+    thread.stop().unwrap();
+}
+
+#[test]
+fn tasks_on_several_threads_share_a_runtime() {
+    let Rig { device, thread, watcher, runtime } = rig(50_000);
+    let shared: Arc<Tensor<u32, Device>> =
+        Arc::new(block_on(Tensor::from_host(vec![1, 2, 3]).on(&runtime)).unwrap());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let target = Tensor::full(3, 0);
+                    let from = Arc::clone(&shared);
+                    let op = target.then(move |target| from.copy_to(target)).then(|copy| copy.to_host());
+                    assert_eq!(block_on(op.on(&runtime)).unwrap(), [1, 2, 3]);
+                }
+            });
+        }
+    });
+    drop(shared);
+    until("all is given back", || device.memory_use() == wakeline_sim::MemoryUse::default());
+    assert_eq!((device.misuses(), runtime.counts().leaked), (vec![], 0));
+    watcher.close(Watcher::CLOSE).unwrap();
+    drop(runtime);
+    thread.stop().unwrap();
+}
+
+#[test]
+fn a_fault_and_a_closed_watcher_end_what_is_pending() {
+    for fault in [true, false] {
+        let Rig { device, thread, watcher, runtime } = rig(2_000_000_000);
+        let mut future = Tensor::<u8, Device>::full(4, 1).on(&runtime);
+        assert!(poll_once(&mut future).is_pending());
+        if fault {
+            device.inject_fault();
+        } else {
+            drop(watcher);
+        }
+        let code = block_on(future).unwrap_err().code();
+        assert_eq!(code, if fault { ErrorCode::Backend } else { ErrorCode::WatcherClosed });
+        assert_eq!((runtime.counts().leaked, device.misuses()), (1, vec![]));
+        drop(runtime);
+        thread.stop().unwrap();
+    }
+}
+
+#[test]
+fn case_29_a_future_of_a_second_of_work_is_dropped_in_no_time() {
+    let Rig { device, thread, watcher, runtime } = rig(1_000_000_000);
+    // The least of some: this thread may lose its processor in one.
+    let drops = (0..20).map(|_| {
+        let mut future = Tensor::<u8, Device>::full(4, 1).on(&runtime);
+        assert!(poll_once(&mut future).is_pending());
+        let start = Instant::now();
+        drop(future);
+        start.elapsed()
+    });
+    let least = drops.min().unwrap();
+    assert!(least < Duration::from_micros(50), "{least:?}");
+    assert_eq!((runtime.counts().in_flight(), device.misuses()), (20, vec![]));
+    // What is in flight when all is closed is leaked, and nobody waits for it.
+    watcher.close(Watcher::CLOSE).unwrap();
+    assert_eq!(runtime.counts().leaked, 20);
+    drop(runtime);
+    thread.stop().unwrap();
+}
+
+#[test]
+fn what_was_polled_may_be_waited_for_on_the_spot_while_the_watcher_ends_it() {
+    let Rig { device, thread, watcher, runtime } = rig(20_000);
+    for round in 0..200_u8 {
+        let mut future = Tensor::full(64, round).then(|tensor| tensor.to_host()).on(&runtime);
+        // On a busy machine it may have ended by then.
+        let numbers = match poll_once(&mut future) {
+            Poll::Ready(numbers) => numbers,
+            Poll::Pending => future.sync(),
+        };
+        assert_eq!(numbers.unwrap(), [round; 64]);
+    }
+    until("all is given back", || device.memory_use() == wakeline_sim::MemoryUse::default());
+    let counts = runtime.counts();
+    assert_eq!((counts.begun, counts.landed, counts.leaked), (200, 200, 0));
+    watcher.close(Watcher::CLOSE).unwrap();
+    drop(runtime);
+    thread.stop().unwrap();
+}
