@@ -29,8 +29,8 @@ pub const CALLBACK_LATE_MS_MAX: u64 = 100;
 
 /// One awaited point of a [`Stream`]: all that was enqueued before the value was made. See [`CompletionPort`].
 ///
-/// The event behind that work is the point; whoever asks is told of the event, or that the stream has nothing left at all, which is known
-/// sooner. Dropped at any time; the work goes on.
+/// The event behind that work is the point; whoever asks is told of the event, or that the stream has nothing left at all: by the one that knows
+/// sooner, the event where the word is there. Dropped at any time; the work goes on.
 ///
 /// Costs of the driver calls on an H200 (driver 580): making it 0.2 us, arming 1.2 us, a query 0.3 us while the stream
 /// is busy. `block` naps between queries, for a part of the time blocked so far ([`BLOCK_NAP_PART`]): a driver's own blocking call

@@ -18,6 +18,7 @@
 
 mod oversee;
 
+use core::task::Waker;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -459,7 +460,14 @@ impl Rest {
 fn stir(shard: &Shard, fly: Arc<dyn Fly>) {
     let waker = fly.tag().waker.take();
     panics::let_go(fly);
-    let Some(waker) = waker else { return };
+    if let Some(waker) = waker {
+        shard.counters.wakes.bump();
+        call(shard, waker);
+    }
+}
+
+/// Calls a waker, outside of any lock. One that panics is caught, counted and told.
+fn call(shard: &Shard, waker: Waker) {
     if let Some(panic) = panics::message_of(|| waker.wake()) {
         shard.counters.panics.bump();
         panics::tell(Some(&shard.counters.panics), || crate::trace::waker_panicked(&panic));
@@ -482,10 +490,7 @@ fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
         panics::let_go(fly);
         None
     };
-    if let Some(panic) = panics::message_of(|| waker.wake()) {
-        shard.counters.panics.bump();
-        panics::tell(Some(&shard.counters.panics), || crate::trace::waker_panicked(&panic));
-    }
+    call(shard, waker);
     if let Some(learner) = learner {
         panics::tell(Some(&shard.counters.panics), || learner.observe());
         panics::let_go(learner);

@@ -80,8 +80,8 @@ stats! {
     arrivals "Flights that a shard took over.",
     /// Flights that have left, ended or abandoned.
     ends "Flights that have left, ended or abandoned.",
-    /// Calls of wakers, early ones included.
-    wakes "Calls of wakers, early ones included.",
+    /// Calls of wakers, early ones and those that stir included.
+    wakes "Calls of wakers, early ones and those that stir included.",
     /// Tasks that were woken to watch themselves.
     early_wakes "Tasks that were woken before their word landed, to watch it themselves.",
     /// Status queries made by the watcher's threads.
