@@ -41,6 +41,8 @@ const BEHIND_NS: u64 = 500;
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) residuals: Sorted,
+    /// What the next one is most likely not below, where that is more than the least of them; else zero.
+    pub(crate) floor: u32,
     pub(crate) oversleep: Arc<Oversleep>,
 }
 
@@ -99,9 +101,15 @@ impl Known {
         let (now, late_pct) = (elapsed.as_nanos(), u64::from(adapt.late_pct()));
         let moment = Moment { now, late_pct, min, max, guard, fresh, nap: now * late_pct / 100 };
         let (all, at) = (self.residuals.all(), units(now));
-        match all.split_at(all.partition_point(|residual| *residual <= at)) {
-            (_, []) => self.past(moment),
-            (passed, ahead) => self.among(moment, passed, ahead),
+        // Before the floor those below it do not count.
+        let (passed, ahead) = if at < self.floor {
+            (&all[..0], all.split_at(all.partition_point(|residual| *residual < self.floor)).1)
+        } else {
+            all.split_at(all.partition_point(|residual| *residual <= at))
+        };
+        match ahead {
+            [] => self.past(moment),
+            ahead => self.among(moment, passed, ahead),
         }
     }
 
@@ -134,9 +142,13 @@ impl Known {
         let before = passed.last().map_or(0, |last| ns(*last));
         let gap = end - before;
         // So long may a sleep be wherever in the gap the work ends; before the first residual nothing tells where that might be.
-        let limit = nap.max(if passed.is_empty() { gap } else { now - before } * (odds * GROWTH) / 100);
+        let mut limit = nap.max(if passed.is_empty() { gap } else { now - before } * (odds * GROWTH) / 100);
         // Where it has to end: ahead of the next residual, and where many are left, behind some of them.
         let mut goal = end - gap / (4 * left);
+        if units(now) < self.floor {
+            // It was tried out that none ends before that.
+            (limit, goal) = (gap, ns(self.floor));
+        }
         if odds >= 200
             && let Some(behind) = ahead.get(usize::try_from(odds / 100 - 1).unwrap_or(0))
         {
@@ -145,8 +157,9 @@ impl Known {
         let room = goal.saturating_sub(now + guard);
         let wanted = room.min(limit).min(max);
         let margin = self.oversleep.margin(wanted);
-        // A long sleep is late by long: it ends early, and a short one follows.
-        let early = if wanted < limit && wanted > 4 * margin { 2 * margin } else { margin };
+        // A long sleep is late by long: where a short one is not, by more than that is worth, it ends early and a short one follows.
+        let in_two = wanted < limit && wanted > 4 * margin && margin > self.oversleep.margin(margin) + min;
+        let early = if in_two { 2 * margin } else { margin };
         let mut length = limit.saturating_sub(margin).min(room.saturating_sub(early)).min(max);
         if length < min {
             // Where residuals are sparse, naps among them cost less than watching each of them does.

@@ -105,6 +105,75 @@ fn one_outlier_does_not_make_it_sleep_past_what_is_usual() {
     }
 }
 
+/// A context that grows: each residual is 3 us longer than the one before, and the window knows those of 200 us ago.
+#[test]
+fn what_came_lately_counts_once_it_has_told_what_comes() {
+    let at = |turn: u64| 5_000 + 3 * turn + turn % 2;
+    let mut grows = window(&[]);
+    let mut floors = Vec::new();
+    for turn in 0..400 {
+        grows.push(at(turn) * 1_000);
+        floors.push(ns(grows.known().floor) / 1_000);
+    }
+    assert!(floors[..40].iter().all(|floor| *floor == 0), "not tried out yet");
+    let floor = floors[399];
+    assert!((at(399) - 60..at(400)).contains(&floor), "{floor}");
+    let course = |window: &Window| window.known().course(&adapt(), us(2), true);
+    let (Course::Sleep { until, .. }, shortest) = (course(&grows), at(400 - 64)) else { panic!("watches") };
+    // The same residuals in a window that has seen too few to go by that.
+    let (plain, mut now) = (window(&(370..400).map(at).collect::<Vec<_>>()), us(2));
+    assert_eq!(plain.known().floor, 0);
+    let shortest = shortest.max(at(370));
+    while let Course::Sleep { until, .. } = plain.known().course(&adapt(), now, true) {
+        now = until;
+    }
+    assert!(now < us(shortest) && until + us(60) > now, "{until} {now}");
+    // Below the floor, but for one: not after that.
+    assert!(grows.known().next(us(10)).is_some());
+    grows.push(at(300) * 1_000);
+    assert_eq!(grows.known().floor, 0, "one miss");
+    (400..420).for_each(|turn| grows.push(at(turn) * 1_000));
+    assert_eq!(grows.known().floor, 0);
+    (420..600).for_each(|turn| grows.push(at(turn) * 1_000));
+    assert!(grows.known().floor > 0);
+}
+
+/// What comes in clusters has no regime: the last ones tell nothing that the window does not.
+#[test]
+fn what_came_lately_is_nothing_where_residuals_are_mixed() {
+    let mut mixed = window(&[]);
+    for turn in 0..2_000_u64 {
+        // Nine in ten are short, and once in a while a row of long ones comes.
+        let long = turn % 10 == 9 || turn % 100 < 9;
+        mixed.push(if long { 9_000_000 } else { 10_000 });
+        assert_eq!(mixed.known().floor, 0, "{turn}");
+    }
+}
+
+#[test]
+fn a_long_sleep_is_taken_in_two_only_where_that_ends_it_better() {
+    let cluster: Vec<u64> = (0..64).map(|index| 5_000 + index % 16).collect();
+    let window = window(&cluster);
+    let known = window.known();
+    let until = || match known.course(&adapt(), us(2), true) {
+        Course::Sleep { until, .. } => until,
+        Course::Watch(until) => panic!("watches until {until}"),
+    };
+    // Long ones are late by 100 us and short ones by 5.
+    let late = |length: u64, late: u64| (0..3_000).for_each(|_| known.oversleep.learn(length, length, late));
+    late(4_900_000, 100_000);
+    for length in [90_000, 150_000] {
+        late(length, 5_000);
+    }
+    let first = until();
+    assert!((us(4_700)..us(4_810)).contains(&first), "{first}");
+    for length in [90_000, 150_000] {
+        late(length, 300_000);
+    }
+    let once = until();
+    assert!((us(4_840)..us(4_900)).contains(&once), "{once}");
+}
+
 #[test]
 fn a_young_point_sleeps_in_steps() {
     assert!(sleep_us(&[5_000], 2).unwrap() <= 200, "4 % of the only one");

@@ -47,6 +47,43 @@ impl Sorted {
     }
 }
 
+/// How many of the last residuals tell what has come lately.
+const LATELY: usize = 8;
+
+/// Of about how many waits the share of misses is.
+const TRIALS_LOG2: u32 = 5;
+
+/// A share of the waits, in 65,536ths: what is assumed of misses at first, which 36 without one bring down to what is few enough.
+const MISSES_FIRST: u32 = 2_048;
+const MISSES_FEW: u32 = 655;
+
+/// By what part of it a residual may be below what was told and no miss: sleeps end ahead of what they are for by as much at least.
+const NEAR_LOG2: u32 = 8;
+
+/// Whether the next residual is most likely not below those that came last: a regime, a batch or the length of a context say, that a longer window
+/// knows others beside.
+///
+/// Tried out on each residual before anything is decided by it, wherever it would make a difference: where a window has shorter ones. The share of
+/// misses is a running estimate; one miss in 32 is too many.
+#[derive(Clone, Copy, Debug)]
+struct Regime {
+    misses: u32,
+}
+
+impl Regime {
+    /// The residual `new` has come, where none below `floor` was to.
+    fn observe(&mut self, new: u32, floor: u32) {
+        self.misses -= self.misses >> TRIALS_LOG2;
+        if new < floor - (floor >> NEAR_LOG2) {
+            self.misses += (1 << 16) >> TRIALS_LOG2;
+        }
+    }
+
+    const fn holds(self) -> bool {
+        self.misses <= MISSES_FEW
+    }
+}
+
 /// A residual in units, and back.
 pub(super) fn units(ns: u64) -> u32 {
     u32::try_from(ns >> UNIT_NS_LOG2).unwrap_or(u32::MAX)
@@ -66,6 +103,7 @@ pub(crate) struct Window {
     /// The same in the order in which they came, from `next` on once it is full.
     ring: Box<[u32]>,
     next: usize,
+    regime: Regime,
     /// The first is handed out.
     shared: [Arc<Known>; 2],
 }
@@ -73,9 +111,10 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(window: u16, oversleep: &Arc<Oversleep>) -> Self {
         let sorted = Sorted::new(usize::from(window));
-        let known = || Arc::new(Known { residuals: sorted.clone(), oversleep: Arc::clone(oversleep) });
+        let oversleep = || Arc::clone(oversleep);
+        let known = || Arc::new(Known { residuals: sorted.clone(), floor: 0, oversleep: oversleep() });
         let (ring, shared) = (sorted.units.clone(), [known(), known()]);
-        Self { sorted, ring, next: 0, shared }
+        Self { sorted, ring, next: 0, regime: Regime { misses: MISSES_FIRST }, shared }
     }
 
     pub(crate) fn known(&self) -> &Arc<Known> {
@@ -89,6 +128,10 @@ impl Window {
     /// Adds a residual; the oldest of a full window leaves.
     pub(crate) fn push(&mut self, ns: u64) {
         let new = units(ns);
+        let floor = self.floor();
+        if floor > 0 {
+            self.regime.observe(new, floor);
+        }
         if let Some(place) = self.ring.get_mut(self.next) {
             self.sorted.put(new, *place);
             *place = new;
@@ -104,10 +147,26 @@ impl Window {
 
     /// Brings the first up to date, unless a wait holds it.
     fn share(&mut self) -> bool {
+        let floor = if self.regime.holds() { self.floor() } else { 0 };
         let Some(known) = Arc::get_mut(&mut self.shared[0]) else { return false };
+        known.floor = floor;
         known.residuals.len = self.sorted.len;
         known.residuals.units.copy_from_slice(&self.sorted.units);
         true
+    }
+
+    /// What the next residual is not below, going by the last ones: the least of them, less by three quarters of what they are apart. Zero where that tells no more than
+    /// the window does.
+    fn floor(&self) -> u32 {
+        let count = self.ring.len();
+        if self.sorted.len < 2 * LATELY || count < 2 * LATELY {
+            return 0;
+        }
+        let newest = (1..=LATELY).map(|back| self.ring[(self.next + count - back) % count]);
+        let (least, most) =
+            newest.fold((u32::MAX, 0), |(least, most), unit| (unit.min(least), unit.max(most)));
+        let floor = least.saturating_sub((most - least) / 4 * 3);
+        if self.sorted.units[0] < floor { floor } else { 0 }
     }
 
     /// From the oldest to the newest, in nanoseconds.
