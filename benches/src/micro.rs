@@ -160,6 +160,7 @@ fn point_observe_predict(n: u64) -> Result<(), Error> {
         queries: 3,
         parks: 1,
         sleeps: 1,
+        warmed: false,
     };
     for i in 0..n {
         black_box(i);

@@ -106,6 +106,20 @@ fn every_host_has_a_record() {
 }
 
 #[test]
+fn every_way_to_come_to_a_launch_has_a_record() {
+    let records = records("after");
+    let arms: Vec<_> = records.iter().map(|record| record["arm"].as_str().unwrap()).collect();
+    assert_eq!(arms.len(), 7, "{arms:?}");
+    assert!(arms.contains(&"spin") && arms.contains(&"sleep, launch elsewhere"), "{arms:?}");
+    for record in &records {
+        assert_eq!(record["steps"], 60, "three rounds of 20: {record}");
+        assert!(number(&record["launch"], "p50_ns") > 0.0 && number(record, "length_ns") > 0.0, "{record}");
+        let spins = record["arm"] == "spin";
+        assert_eq!(number(&record["added_ns"], "mean") == 0.0, spins, "{record}");
+    }
+}
+
+#[test]
 fn every_call_has_a_record() {
     let records = records("calls");
     for call in [

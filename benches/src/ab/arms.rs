@@ -256,7 +256,7 @@ impl Catalogue {
 }
 
 /// The plans that have names, and whether they are run by default on the waiting thread and on other hosts.
-fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 10], wakeline_core::Error> {
+fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 11], wakeline_core::Error> {
     let flag = WaitPlan::flag(PARK_US, BACKSTOP_US)?;
     let predict = Predict::new(margin.as_micros(), MIN_SLEEP_US, MAX_SLEEP_US, WINDOW)?;
     let (poll, predicted) = (WaitPlan::poll(), flag.with_predict(predict)?);
@@ -272,6 +272,7 @@ fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 10], w
         ("poll+predict", poll.with_predict(predict)?.into(), false, false),
         ("flag+predict", predicted.into(), true, true),
         ("flag+predict+trust", predicted.trusted()?.into(), true, true),
+        ("flag+predict+warm+trust", predicted.warming()?.trusted()?.into(), true, false),
         ("flag+adapt", adapted.into(), true, true),
         ("flag+adapt+trust", adapted.trusted()?.into(), false, false),
         ("bands", bands, false, false),

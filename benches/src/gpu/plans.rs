@@ -33,6 +33,7 @@ pub fn learned(plan: &WaitPlan, length: Nanos) -> Point {
         queries: 0,
         parks: 1,
         sleeps: 1,
+        warmed: false,
     };
     for _ in 0..plan.predict().map_or(0, |predict| predict.window()) {
         point.observe(&Ok(report));

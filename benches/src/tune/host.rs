@@ -34,6 +34,8 @@ pub struct Costs {
     pub arm: Nanos,
     /// A look at a word in memory.
     pub look: Nanos,
+    /// Warming what the next submission needs, by `+warm`.
+    pub warm: Nanos,
     /// CPU time of a sleep of up to 100 us, into the kernel and out of it. The time that takes is part of the oversleep.
     pub nap_cpu: Nanos,
     /// The same of a longer one, of which the caches are colder.
@@ -113,6 +115,7 @@ impl HostModel {
         query: Nanos::from_nanos(300),
         arm: Nanos::from_nanos(1_200),
         look: Nanos::from_nanos(20),
+        warm: Nanos::from_nanos(30_000),
         nap_cpu: Nanos::from_nanos(4_500),
         sleep_cpu: Nanos::from_nanos(8_000),
     };

@@ -77,6 +77,10 @@ pub fn wait(
                 cpu = cpu + costs.sleep(length);
                 Observation::Woke
             }
+            Action::Warm => {
+                spend(&mut now, costs.warm);
+                Observation::Woke
+            }
             Action::Block { .. } => {
                 let length = done.since(now);
                 let late = host.oversleep(length, rng);

@@ -79,6 +79,10 @@ where
                 Ok(Arming::Unsupported) => Observation::Unsupported,
                 Err(error) => failed(error),
             },
+            Action::Warm => {
+                port.warm();
+                Observation::Woke
+            }
             Action::SleepUntil(at) => {
                 host.sleep_until(at).await;
                 Observation::Woke

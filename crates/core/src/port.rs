@@ -174,6 +174,12 @@ pub trait CompletionPort {
         None
     }
 
+    /// Touches what the next submission from this thread is going to need, the driver's code and data above all, so that it finds them in the
+    /// processor's caches. By `+warm` a wait calls this when it has slept, and a moment before its end is expected. Provided: does nothing.
+    ///
+    /// MUST NOT wait for the device, nor enqueue anything in the point's own stream. A failure is nobody's: what is submitted next shows it.
+    fn warm(&mut self) {}
+
     /// Looks at the word once. MUST NOT call the driver; costs a load.
     fn poll(&self) -> Wake {
         match self.descriptor() {

@@ -362,7 +362,7 @@ mod tests {
                     now = until;
                     Observation::Woke
                 }
-                Action::Block { .. } => panic!("not this plan"),
+                Action::Block { .. } | Action::Warm => panic!("not this plan"),
                 Action::Finish(report) => {
                     table.observe(0, &report);
                     return report;

@@ -11,6 +11,7 @@
 //! | `times.rs` | points that know when they ended |
 //! | `orders.rs` | what was written before a point is seen after its wait |
 //! | `ends.rs` | processes that end with waits in flight, and a fork's child |
+//! | `warm.rs` | what a wait does for the launch behind it |
 //! | `matrix.rs` | every call that is made, as each of its failures |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -27,6 +28,7 @@ mod paths;
 mod points;
 mod times;
 mod waiting;
+mod warm;
 
 fn main() {
     if let Some(code) = ends::child() {
@@ -42,6 +44,7 @@ fn main() {
         ("times", times::TESTS),
         ("orders", orders::TESTS),
         ("ends", ends::TESTS),
+        ("warm", warm::TESTS),
         ("matrix", matrix::TESTS),
     ])
 }

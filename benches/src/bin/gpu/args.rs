@@ -7,8 +7,8 @@ use wakeline_benches::gpu::Words;
 /// What `--help` shows.
 pub(crate) const USAGE: &str =
     "usage: gpu [--suite NAME].. [--seconds N] [--quick] [--driver FILE] [--json FILE]
-  --suite NAME   wake, hosts or calls; may be given several times (default: all)
-  --seconds N    measure each suite for about so long (default: 60 in wake, 30 in hosts, 5 in calls)
+  --suite NAME   wake, hosts, calls or after; may be given several times (default: all)
+  --seconds N    measure each suite for about so long (default: 60 in wake, 30 in hosts, 5 in calls, 20 in after)
   --quick        a few waits of each kind: to see that all of it runs
   --driver FILE  load this library in place of the system's driver
   --json FILE    write a record for each case and arm, as JSON lines
@@ -23,11 +23,12 @@ pub(crate) enum Suite {
     Wake,
     Hosts,
     Calls,
+    After,
 }
 
 impl Suite {
     /// All, in the order in which they are run.
-    pub(crate) const ALL: [Self; 3] = [Self::Wake, Self::Hosts, Self::Calls];
+    pub(crate) const ALL: [Self; 4] = [Self::Wake, Self::Hosts, Self::Calls, Self::After];
 
     /// What it is called in arguments.
     pub(crate) const fn name(self) -> &'static str {
@@ -35,6 +36,7 @@ impl Suite {
             Self::Wake => "wake",
             Self::Hosts => "hosts",
             Self::Calls => "calls",
+            Self::After => "after",
         }
     }
 
@@ -43,6 +45,7 @@ impl Suite {
             Self::Wake => 60,
             Self::Hosts => 30,
             Self::Calls => 5,
+            Self::After => 20,
         }
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn calls(output: &mut Output<impl Write>, bench: &Bench, budget: &Bud
             "  {call:<28} {stream:<12} {:>7} {:>8} {:>8} {:>8}",
             took.p50_ns, took.p90_ns, took.p99_ns, took.count
         );
-        output.call(&format!("{call}, {stream}"), Detail { call, stream, took, clock_ns }, &row)?;
+        output.other("calls", &format!("{call}, {stream}"), Detail { call, stream, took, clock_ns }, &row)?;
     }
     Ok(())
 }

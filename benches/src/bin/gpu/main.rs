@@ -5,6 +5,7 @@
 //! | `wake.rs`, `ways.rs` | `wake` | on the thread that waits: every plan, a point inside a kernel and the driver's own wait, beside a bare spin on the word |
 //! | `hosts.rs` | `hosts` | tokio on one thread and on several, a watcher and a sleeping thread, beside the same spin, for kernels of 5 ms |
 //! | `calls.rs` | `calls` | the driver calls that a wait is made of, one by one |
+//! | `after.rs` | `after` | steps one behind the other: what the launch behind a wait takes, by how the thread waited |
 //!
 //! `bench.rs` holds the kernels and the hosts' parts, `samples.rs` what an arm did, `args.rs` and `output.rs` what goes in and comes out.
 //!
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod after;
 mod args;
 mod bench;
 mod calls;
@@ -69,6 +71,7 @@ fn run(args: &Args) -> Result<(), Failure> {
             Suite::Wake => wake::wake(&mut output, &bench, &budget)?,
             Suite::Hosts => hosts.measure(&mut output, &bench, &budget)?,
             Suite::Calls => calls::calls(&mut output, &bench, &budget)?,
+            Suite::After => after::after(&mut output, &bench, &budget)?,
         }
     }
     Ok(())

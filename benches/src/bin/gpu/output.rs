@@ -138,8 +138,14 @@ impl<W: Write> Output<W> {
         self.json.as_mut().map_or(Ok(()), |json| json.write(&record))
     }
 
-    /// What one call took; `row` is how it is shown.
-    pub(crate) fn call<T: Serialize>(&mut self, call: &str, detail: T, row: &str) -> io::Result<()> {
+    /// What one call took, or one way came to; `row` is how it is shown.
+    pub(crate) fn other<T: Serialize>(
+        &mut self,
+        case: &str,
+        arm: &str,
+        detail: T,
+        row: &str,
+    ) -> io::Result<()> {
         #[derive(Serialize)]
         struct Detail<'a, T> {
             gpu: &'a str,
@@ -149,9 +155,9 @@ impl<W: Write> Output<W> {
         self.line(row)?;
         let record = Record {
             bench: "gpu".to_owned(),
-            case: "calls".to_owned(),
-            arm: call.to_owned(),
-            base: call.to_owned(),
+            case: case.to_owned(),
+            arm: arm.to_owned(),
+            base: arm.to_owned(),
             rounds: 1,
             cost_ratio: None,
             usage: Usage::default(),

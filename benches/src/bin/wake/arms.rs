@@ -34,6 +34,7 @@ pub(crate) const ARMS: &[Arm] = &[
     Arm { name: "watcher-workers", base: "notify-workers", run: watcher_workers },
     Arm { name: "early-thread", base: "spin", run: early_thread },
     Arm { name: "early-workers", base: "spin", run: early_workers },
+    Arm { name: "early-unstirred", base: "spin", run: early_unstirred },
     Arm { name: "early-strict", base: "spin", run: early_strict },
 ];
 
@@ -71,14 +72,27 @@ fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> 
 /// at that time or so, and has to be there before the end only.
 const MARGIN_US: u32 = 100;
 const EARLY_MARGIN_US: u32 = 25;
+const UNSTIRRED_MARGIN_US: u32 = 45;
+
+/// Whether a task is woken early.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Early {
+    No,
+    Stirred,
+    Unstirred,
+}
 
 /// Waits so often by the watcher, on whatever runs this future.
 async fn by_watcher(
     (handle, launcher): (WatcherHandle, Launcher),
     (length, waits): (Nanos, u32),
-    (early_wake, suffix): (bool, &str),
+    (early, suffix): (Early, &str),
 ) -> Result<Vec<Nanos>, Error> {
-    let margin = if early_wake { EARLY_MARGIN_US } else { MARGIN_US };
+    let margin = match early {
+        Early::No => MARGIN_US,
+        Early::Stirred => EARLY_MARGIN_US,
+        Early::Unstirred => UNSTIRRED_MARGIN_US,
+    };
     let predict = format!("margin_us={margin},min_sleep_us=50,max_sleep_us=20000,window=8");
     let plan: WaitPlan = format!("flag:park_us=1000,backstop_us=100000+predict:{predict}{suffix}").parse()?;
     let mut samples = Vec::new();
@@ -90,7 +104,8 @@ async fn by_watcher(
     for _ in 0..waits {
         let point = launcher.launch(length);
         let seen = point.clone();
-        handle.wait(point, &plan, &learned).early_wake(early_wake).await?;
+        let wait = handle.wait(point, &plan, &learned);
+        wait.early_wake(early != Early::No).stir(early == Early::Stirred).await?;
         samples.push(handle.now().since(seen.stored_at()));
     }
     Ok(samples)
@@ -108,6 +123,7 @@ fn report(plan: &WaitPlan, length: Nanos) -> Report {
         queries: 0,
         parks: 1,
         sleeps: 1,
+        warmed: false,
     }
 }
 
@@ -115,7 +131,7 @@ fn watched(
     stage: &Stage,
     place: Place,
     work: (Nanos, u32),
-    how: (bool, &'static str),
+    how: (Early, &'static str),
 ) -> Result<Vec<Nanos>, Error> {
     let what = (stage.handle(place).clone(), stage.launcher());
     match place {
@@ -137,29 +153,34 @@ fn on_workers(
 }
 
 fn watcher_thread(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Thread, (length, waits), (false, "+trust"))
+    watched(stage, Place::Thread, (length, waits), (Early::No, "+trust"))
 }
 
 fn watcher_current(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::CurrentThread, (length, waits), (false, "+trust"))
+    watched(stage, Place::CurrentThread, (length, waits), (Early::No, "+trust"))
 }
 
 fn watcher_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Workers, (length, waits), (false, "+trust"))
+    watched(stage, Place::Workers, (length, waits), (Early::No, "+trust"))
 }
 
 /// The task is woken before its word lands, and watches it itself.
 fn early_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Workers, (length, waits), (true, "+trust"))
+    watched(stage, Place::Workers, (length, waits), (Early::Stirred, "+trust"))
 }
 
-/// The same under the driver's authority: the watcher asks, and the task watches for its answer.
+/// The same without a wake-up ahead of that.
+fn early_unstirred(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Workers, (length, waits), (Early::Unstirred, "+trust"))
+}
+
+/// The same as the first under the driver's authority: the watcher asks, and the task watches for its answer.
 fn early_strict(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Workers, (length, waits), (true, ""))
+    watched(stage, Place::Workers, (length, waits), (Early::Stirred, ""))
 }
 
 fn early_thread(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Thread, (length, waits), (true, "+trust"))
+    watched(stage, Place::Thread, (length, waits), (Early::Stirred, "+trust"))
 }
 
 /// The device's thread wakes a task of a `multi_thread` runtime by tokio's own means.

@@ -5,16 +5,19 @@
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
+use std::ffi::CString;
 
 use wakeline_core::Status;
 use wakeline_mapped::Census;
 use wakeline_mapped::driver::{
-    CaptureMode, HostFunction, LineDriver, Ordinal, RawContext, RawEvent, RawPage, RawStream, Special,
+    CaptureMode, HostFunction, LineDriver, Ordinal, RawContext, RawEvent, RawKernel, RawPage, RawStream,
+    Special,
 };
 use wakeline_mapped::error::CallError;
 
 use crate::cuda::Cuda;
 use crate::error::BACKEND;
+use crate::kernels;
 use crate::sys::{
     CU_CTX_SCHED_AUTO, CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE,
     CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING,
@@ -169,6 +172,37 @@ unsafe impl LineDriver for Cuda {
         // SAFETY: the stream is alive and of the bound context; the caller keeps `data` until the call has come, or for good.
         let status = unsafe { launch(stream.as_ptr(), function, data) };
         self.check("cuLaunchHostFunc", status)
+    }
+
+    unsafe fn idle_kernel(&self) -> Result<Option<RawKernel>, CallError> {
+        let symbols = self.symbols();
+        let (Some(load), Some(find)) = (symbols.cuModuleLoadDataEx, symbols.cuModuleGetFunction) else {
+            return Ok(None);
+        };
+        let text = CString::new(kernels::PTX).unwrap_or_default();
+        let (mut module, mut kernel) = (ptr::null_mut(), ptr::null_mut());
+        let image = text.as_ptr().cast();
+        // SAFETY: a context is bound, `module` is a handle's room, and the text, which ends with a zero, is read to its end alone.
+        let status = unsafe { load(&raw mut module, image, 0, ptr::null_mut(), ptr::null_mut()) };
+        self.check("cuModuleLoadDataEx", status)?;
+        let name = CString::new(kernels::OCCUPY).unwrap_or_default();
+        // SAFETY: the module was loaded above and stays so, `kernel` is a handle's room, and the name ends with a zero.
+        let status = unsafe { find(&raw mut kernel, module, name.as_ptr()) };
+        self.check("cuModuleGetFunction", status)?;
+        Ok(Some(RawKernel::from_ptr(kernel)))
+    }
+
+    unsafe fn launch_idle(&self, kernel: RawKernel, stream: RawStream) -> Result<(), CallError> {
+        let Some(launch) = self.symbols().cuLaunchKernel else {
+            return Err(self.absent("cuLaunchKernel"));
+        };
+        let mut ns = 0_u64;
+        let (mut values, extra) = ([(&raw mut ns).cast::<c_void>()], ptr::null_mut());
+        let (kernel, stream, values) = (kernel.as_ptr(), stream.as_ptr(), values.as_mut_ptr());
+        // SAFETY: kernel and stream are alive and of the bound context; the kernel has one parameter, a u64, which is read before the call returns, and
+        // is busy for so many nanoseconds.
+        let status = unsafe { launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, values, extra) };
+        self.check("cuLaunchKernel", status)
     }
 
     unsafe fn capturing(&self, stream: RawStream) -> Result<bool, CallError> {

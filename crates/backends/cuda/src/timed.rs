@@ -191,6 +191,10 @@ impl<C: Clock> CompletionPort for TimedPort<C> {
         self.port.context()
     }
 
+    fn warm(&mut self) {
+        self.port.warm();
+    }
+
     /// `None` too where [`STAMPS`] later points of the stream have taken its place.
     fn ended(&self) -> Option<Instant> {
         let inner = &self.timed.inner;

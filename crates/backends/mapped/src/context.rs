@@ -162,6 +162,16 @@ impl<D: LineDriver> Context<D> {
         KernelWord::new(&self.inner)
     }
 
+    /// Makes what waits with `+warm` launch between their sleep and the end, so that the first of them need not: a stream, a word, and a kernel that does
+    /// nothing. Some milliseconds, once.
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream); [`Backend`](ErrorCode::Backend) where an earlier try failed. Waits go on all the same, without.
+    pub fn prepare_warming(&self) -> Result<(), Error> {
+        self.inner.prepare_warming()
+    }
+
     /// Who stores the words.
     pub fn completion(&self) -> CompletionPath {
         self.inner.completion()

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | contexts | [`retain`](LineDriver::retain), [`release`](LineDriver::release), [`create`](LineDriver::create), [`destroy`](LineDriver::destroy), [`current`](LineDriver::current), [`set_current`](LineDriver::set_current) | keeping a device's context alive; binding it around each call |
 //! | streams | [`stream_create`](LineDriver::stream_create), [`stream_destroy`](LineDriver::stream_destroy), [`stream_context`](LineDriver::stream_context), [`stream_query`](LineDriver::stream_query), [`store`](LineDriver::store), [`call_host`](LineDriver::call_host) | the awaited streams; the store of a word behind their work |
+//! | warming | [`idle_kernel`](LineDriver::idle_kernel), [`launch_idle`](LineDriver::launch_idle) | having what a launch needs in the caches |
 //! | captures | [`capturing`](LineDriver::capturing), [`exchange_capture_mode`](LineDriver::exchange_capture_mode) | never disturbing a capture of the user's |
 //! | events | [`event_create`](LineDriver::event_create), [`event_destroy`](LineDriver::event_destroy), [`event_record`](LineDriver::event_record), [`event_query`](LineDriver::event_query) | the point itself |
 //! | memory | [`page_alloc`](LineDriver::page_alloc), [`page_free`](LineDriver::page_free) | pages of completion lines |
@@ -78,6 +79,8 @@ handles! {
     RawStream
     /// An event.
     RawEvent
+    /// A kernel.
+    RawKernel
 }
 
 /// A stream that is named by a number and not made by anybody.
@@ -176,6 +179,17 @@ pub unsafe trait LineDriver: Clone + Send + Sync + fmt::Debug + 'static {
         function: HostFunction,
         data: *mut c_void,
     ) -> Result<(), CallError>;
+
+    /// A kernel of one thread that does nothing, loaded for good; `None`, as provided, where there is none. May take milliseconds.
+    unsafe fn idle_kernel(&self) -> Result<Option<RawKernel>, CallError> {
+        Ok(None)
+    }
+
+    /// Launches what [`idle_kernel`](Self::idle_kernel) gave. Provided: does nothing.
+    unsafe fn launch_idle(&self, kernel: RawKernel, stream: RawStream) -> Result<(), CallError> {
+        let _ = (kernel, stream);
+        Ok(())
+    }
 
     /// Whether `stream` is being captured. MUST NOT disturb the capture.
     unsafe fn capturing(&self, stream: RawStream) -> Result<bool, CallError>;

@@ -23,6 +23,7 @@ use crate::error::{CallError, Kind};
 use crate::path::CompletionPath;
 use crate::pool::{Armed, PAGE_BYTES, Place, Pool};
 use crate::sync::Lock;
+use crate::warm::Warming;
 
 /// Why the context is alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +58,8 @@ pub(crate) struct Inner<D: LineDriver> {
     events: Lock<Vec<RawEvent>>,
     /// Never recorded: asking for it tells of faults alone.
     health: OnceLock<RawEvent>,
+    /// What waits with `+warm` launch.
+    pub(crate) warming: Warming,
     freed: AtomicBool,
 }
 
@@ -76,6 +79,7 @@ impl<D: LineDriver> Inner<D> {
             pool: Lock::default(),
             events: Lock::default(),
             health: OnceLock::new(),
+            warming: Warming::default(),
             freed: AtomicBool::new(false),
         }
     }
@@ -288,6 +292,7 @@ impl<D: LineDriver> Inner<D> {
             }
         };
         let census = self.driver.census();
+        note(self.try_bind().and_then(|_bound| self.end_warming()));
         let (pages, unsure) = {
             let mut pool = self.pool.lock();
             // SAFETY: they are freed below, after this.

@@ -34,6 +34,7 @@ mod port;
 mod probe;
 mod stream;
 mod sync;
+mod warm;
 
 pub use bound::Bound;
 pub use census::{Census, Counts};

@@ -214,6 +214,12 @@ impl<D: LineDriver> CompletionPort for Port<D> {
         self.word.as_ref()
     }
 
+    /// Launches a kernel that does nothing, and a store behind it, in a stream of the context's own, unless those before are still under way. The first of a context
+    /// makes that stream and loads the kernel, which takes milliseconds, where [`Context::prepare_warming`](crate::Context::prepare_warming) has not.
+    fn warm(&mut self) {
+        self.inner().warm();
+    }
+
     fn context(&self) -> Option<ContextKey> {
         Some(ContextKey::of(self.inner()))
     }

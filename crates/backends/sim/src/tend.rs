@@ -118,7 +118,7 @@ where
                 Action::SleepUntil(at) if host.now() < at => return false,
                 Action::Park { .. } if self.port.poll() == Wake::Reached => Observation::Reached,
                 Action::Park { until } if host.now() < until => return false,
-                Action::SleepUntil(_) | Action::Park { .. } => Observation::Woke,
+                Action::SleepUntil(_) | Action::Park { .. } | Action::Warm => Observation::Woke,
             };
             self.action = self.wait.step(host.now(), observation);
         }

@@ -16,8 +16,8 @@ use crate::lex::{Fault, NumberFault, Shown, did_you_mean, number};
 
 const MODES: [&str; 3] = ["block", "poll", "flag"];
 const MODES_HELP: &str = "A plan is `block`, `poll` or `flag:park_us=50,backstop_us=1000`";
-const SUFFIXES: [&str; 3] = ["predict", "adapt", "trust"];
-const SUFFIXES_HELP: &str = "A suffix is `+predict:..`, `+adapt:..` or `+trust`";
+const SUFFIXES: [&str; 4] = ["predict", "adapt", "warm", "trust"];
+const SUFFIXES_HELP: &str = "A suffix is `+predict:..`, `+adapt:..`, `+warm` or `+trust`";
 
 /// A part of a plan that has fields.
 struct Part<const N: usize> {
@@ -164,7 +164,7 @@ fn left_over(cursor: &Cursor<'_>) -> Fault {
     Fault::new(cursor.at(), message)
 }
 
-/// `plan = "block" / "poll" [ ahead ] / flag [ ahead ] [ "+trust" ]`
+/// `plan = "block" / "poll" [ ahead [ "+warm" ] ] / flag [ ahead [ "+warm" ] ] [ "+trust" ]`
 pub(super) fn plan(cursor: &mut Cursor<'_>) -> Result<WaitPlan, Fault> {
     let (at, name) = cursor.name();
     let mut plan = match name {
@@ -208,6 +208,15 @@ fn suffix(cursor: &mut Cursor<'_>, at: usize, plan: &mut WaitPlan) -> Result<(),
         ("adapt", _) => {
             plan.ahead = adapt(cursor)?.into();
             Ok(())
+        }
+        ("warm", _) if plan.warm => refuse("`+warm` stands here twice: write it once"),
+        ("warm", _) if plan.trust => refuse("`+warm` goes before `+trust`: swap them"),
+        ("warm", _) if plan.ahead == Ahead::Nothing => {
+            refuse("`+warm` needs a plan that sleeps: write it behind `+predict:..` or `+adapt:..`")
+        }
+        ("warm", _) => {
+            plan.warm = true;
+            bare(cursor, "+warm", ())
         }
         ("trust", Mode::Block | Mode::Poll) => {
             refuse("only `flag` takes `+trust`: the others watch no word that could be trusted")

@@ -27,7 +27,7 @@ const BAD_PLANS: &[(&str, usize, &[&str])] = &[
     ("poll,block", 5, &["`,` is not expected here"]),
     ("poll=1", 5, &["`=` is not expected here"]),
     ("poll;rows>=32:block", 5, &["`WaitBands`"]),
-    ("poll+", 6, &["a suffix is missing", "`+predict:..`, `+adapt:..` or `+trust`"]),
+    ("poll+", 6, &["a suffix is missing", "`+predict:..`, `+adapt:..`, `+warm` or `+trust`"]),
     ("poll+predikt:window=1", 6, &["unknown suffix `predikt`", "did you mean `predict`?"]),
     ("poll+trust", 5, &["only `flag` takes `+trust`"]),
     ("block+trust", 6, &["only `flag` takes `+trust`"]),
@@ -118,6 +118,20 @@ const BAD_PLANS: &[(&str, usize, &[&str])] = &[
         &["`+predict` and `+adapt` are two ways to do the same"],
     ),
     ("flag:park_us=50,backstop_us=1000+trust+adapt", 39, &["`+adapt` goes before `+trust`"]),
+    ("poll+warm", 5, &["`+warm` needs a plan that sleeps", "behind `+predict:..` or `+adapt:..`"]),
+    ("flag:park_us=50,backstop_us=1000+warm+trust", 33, &["`+warm` needs a plan that sleeps"]),
+    ("flag:park_us=50,backstop_us=1000+trust+warm", 39, &["`+warm` goes before `+trust`"]),
+    (
+        "poll+predict:margin_us=0,min_sleep_us=3,max_sleep_us=4,window=1+warm+warm",
+        69,
+        &["`+warm` stands here twice"],
+    ),
+    (
+        "poll+predict:margin_us=0,min_sleep_us=3,max_sleep_us=4,window=1+warm:us=1",
+        69,
+        &["`+warm` takes no fields"],
+    ),
+    ("poll+wram", 6, &["unknown suffix `wram`", "did you mean `warm`?"]),
 ];
 
 /// The same of bands; columns are of the whole text.
@@ -302,11 +316,16 @@ fn any_plan() -> impl Strategy<Value = WaitPlan> {
     });
     let mode = prop_oneof![Just(WaitPlan::block()), Just(WaitPlan::poll()), flag];
     let late_pct = proptest::option::of(1..=LATE_PCT_MAX);
-    (mode, proptest::option::of((any_predict(), late_pct))).prop_map(|(plan, ahead)| match ahead {
-        _ if plan.mode() == Mode::Block => plan,
-        Some((predict, None)) => plan.with_predict(predict).unwrap(),
-        Some((fields, Some(late_pct))) => plan.with_adapt(Adapt { late_pct, fields }).unwrap(),
-        None => plan,
+    let ahead = proptest::option::of((any_predict(), late_pct, any::<bool>()));
+    (mode, ahead).prop_map(|(plan, ahead)| match ahead {
+        Some((ahead, late_pct, warm)) if plan.mode() != Mode::Block => {
+            let plan = match late_pct {
+                None => plan.with_predict(ahead).unwrap(),
+                Some(late_pct) => plan.with_adapt(Adapt { late_pct, fields: ahead }).unwrap(),
+            };
+            if warm { plan.warming().unwrap() } else { plan }
+        }
+        _ => plan,
     })
 }
 

@@ -42,6 +42,9 @@ pub enum Action {
         /// When to come back at the latest.
         until: Instant,
     },
+    /// Have the port touch what the next submission needs ([`CompletionPort::warm`](crate::CompletionPort::warm)), where this is done on the thread that
+    /// submits it; answered by [`Observation::Woke`].
+    Warm,
     /// The wait is over.
     Finish(Report),
 }

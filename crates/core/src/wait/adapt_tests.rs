@@ -75,7 +75,7 @@ fn wait_or_cancel(
                 now = now.max(until) + Nanos::from_micros(late_us);
                 O::Woke
             }
-            A::Block { .. } => panic!("not this plan"),
+            A::Block { .. } | A::Warm => panic!("not this plan"),
             A::Finish(report) => {
                 table.observe((), &report);
                 return (report, actions);

@@ -76,7 +76,8 @@ pub const LOST_QUERIES: u8 = 2;
 /// ```
 ///
 /// Not drawn: by `+adapt` a wait decides anew whether to sleep, after each sleep and whenever a watch has lasted for as long as it was to: from
-/// (5), (6), (8) and (9) it goes back to (4), or on. A trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
+/// (5), (6), (8) and (9) it goes back to (4), or on. By `+warm` it has its port warm up what comes next, once, between its last sleep and what it does
+/// then. A trusted wait that finds that it cannot arm goes to (2), and from there past (3); one whose backstop queries
 /// say done [`LOST_QUERIES`] times looks at the word once more and ends in [`End::StoreLost`].
 ///
 /// Every arrow is an arm of [`Wait::step`]. Authorities: under [`Authority::Driver`] it ends well only on the driver's own
@@ -131,6 +132,8 @@ pub struct Wait {
     seen: Option<Instant>,
     /// When the driver last said pending.
     pending: Instant,
+    /// What the next submission needs is to be warmed once it has slept.
+    warms: bool,
     /// Grows as the wait goes on; its plan and its authority are the wait's.
     report: Report,
 }
@@ -144,6 +147,8 @@ enum State {
     Landing,
     Polling,
     Napping,
+    /// Between its last sleep and its watch.
+    Warming,
     Watching,
     Confirming,
     Doubting,
@@ -182,6 +187,7 @@ impl Wait {
             due: Instant::MAX,
             seen: None,
             pending: Instant::ORIGIN,
+            warms: plan.warms(),
             report: Report::new(plan),
         }
     }
@@ -242,6 +248,8 @@ impl Wait {
     /// ```
     #[must_use]
     pub fn watched(mut self, arming: Arming) -> Self {
+        // It is another thread that submits.
+        self.warms = false;
         if self.flag() {
             self.slice = self.ask_every;
             self.word = arming == Arming::Armed;
@@ -396,7 +404,7 @@ impl Wait {
                 }
                 self.go_on(now)
             }
-            State::Watching => self.go_on(now),
+            State::Watching | State::Warming => self.go_on(now),
             State::Doubting if now < self.due => self.doubt(now),
             State::Doubting | State::Napping => self.ask(State::Backstop),
             State::Asking
@@ -523,6 +531,10 @@ impl Wait {
 
     /// Waits for the word, or for the next query where there is none.
     fn watch(&mut self, now: Instant) -> Action {
+        if self.warms && self.report.sleeps > 0 {
+            (self.warms, self.report.warmed) = (false, true);
+            return self.go(State::Warming, Action::Warm);
+        }
         if !self.flag() {
             return self.ask(State::Polling);
         }

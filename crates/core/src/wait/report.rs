@@ -82,6 +82,8 @@ pub struct Report {
     pub parks: u64,
     /// Sleeps ahead of the end: 0 or 1 by `+predict`, any number by `+adapt`.
     pub sleeps: u32,
+    /// Whether it had its port warm up what the next submission needs, by `+warm`.
+    pub warmed: bool,
 }
 
 impl Report {
@@ -96,6 +98,7 @@ impl Report {
             queries: 0,
             parks: 0,
             sleeps: 0,
+            warmed: false,
         }
     }
 

@@ -105,6 +105,11 @@ pub(super) trait Fly: Send + Sync {
     /// Whether its token has been cancelled.
     fn cancelled(&self) -> bool;
 
+    /// Whether its task is to be stirred before it is woken early.
+    fn stirs(&self) -> bool {
+        false
+    }
+
     /// Whether the word alone ends it.
     fn trusted(&self) -> bool;
 
@@ -213,6 +218,7 @@ pub(super) struct Options {
     pub(super) cancel: Option<CancelToken>,
     pub(super) late: Nanos,
     pub(super) early_wake: bool,
+    pub(super) stir: bool,
     /// The device's own code stores the word: nothing is to be armed.
     pub(super) kernel: bool,
 }
@@ -281,6 +287,8 @@ impl<P: CompletionPort> Flight<P> {
                 Action::Query => return Next::Asked { until: self.options.deadline },
                 // Armed before it started, where it can be.
                 Action::Arm => inner.wait.step(now, Observation::Unsupported),
+                // Another thread submits what is next.
+                Action::Warm => inner.wait.step(now, Observation::Woke),
                 // Else it is to be looked at before it lands, or does not land at all.
                 Action::SleepUntil(at) if inner.wait.landing() == Some(at) => return Next::Land { at },
                 Action::SleepUntil(until) => return Next::Sleep { until },
@@ -442,6 +450,10 @@ where
 
     fn cancelled(&self) -> bool {
         Self::cancelled(self)
+    }
+
+    fn stirs(&self) -> bool {
+        self.options.stir
     }
 
     fn trusted(&self) -> bool {

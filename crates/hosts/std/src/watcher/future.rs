@@ -80,6 +80,7 @@ where
             cancel: None,
             late: Nanos::ZERO,
             early_wake: home.hub.config.early_wake,
+            stir: home.hub.config.stir,
             kernel: false,
         };
         let state = State::New { port, wait: Wait::new(plan), options };
@@ -120,6 +121,11 @@ where
     /// set up, by default.
     pub fn early_wake(self, yes: bool) -> Self {
         self.with(|options| options.early_wake = yes)
+    }
+
+    /// Whether the task is stirred before an early wake; as [`WatcherConfig::stir`](crate::WatcherConfig::stir) says otherwise.
+    pub fn stir(self, yes: bool) -> Self {
+        self.with(|options| options.stir = yes)
     }
 
     /// For a word that the device's own running code stores, as [`Wait::kernel_point`].

@@ -103,7 +103,7 @@ impl Core {
                     Some((before, watch_until)) => {
                         let look_at = if trusted { watch_until } else { until };
                         let wake_at = Instant::from_nanos(until.as_nanos() - before.as_nanos());
-                        let stir_at = if few { approach(now, wake_at) } else { wake_at };
+                        let stir_at = if few && entry.fly.stirs() { approach(now, wake_at) } else { wake_at };
                         let stirs = stir_at < wake_at;
                         entry.early = Some(if stirs {
                             Early::Stir { wake_at, look_at, watch_until }

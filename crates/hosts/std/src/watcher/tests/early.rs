@@ -225,6 +225,7 @@ fn a_task_that_sees_its_end_itself_leaves_no_waker_behind() {
         queries: 0,
         parks: 1,
         sleeps: 1,
+        warmed: false,
     };
     (0..8).for_each(|_| point.observe(&Ok(report)));
     assert_eq!(point.predict(&plan), Some(us(5_000_000)));

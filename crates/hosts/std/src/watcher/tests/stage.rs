@@ -345,6 +345,7 @@ impl Stage {
             cancel: spec.cancel.clone(),
             late: spec.late,
             early_wake: spec.early_wake && spec.late == Nanos::ZERO,
+            stir: true,
             kernel: false,
         };
         let (wait, action) = wait.start(now);

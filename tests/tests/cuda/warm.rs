@@ -1,0 +1,142 @@
+//! What a wait with `+warm` does for the launch behind it, and that it does nothing else.
+
+use std::time::Duration;
+
+use wakeline_core::{Clock, CompletionPort, Error, Nanos, Outcome, Report, Wait, Wake};
+use wakeline_cuda::CudaPort;
+use wakeline_fake_driver::{Act, Rule, Status};
+use wakeline_std::StdClock;
+use wakeline_tests::driver_tests;
+use wakeline_tests::rig::Rig;
+
+use crate::waiting::{PLANS, lands, ms, plan, wait, wait_for};
+
+driver_tests![
+    Both: a_wait_that_has_slept_warms_once_and_ends_as_any,
+        threads_warm_at_the_same_time;
+    Fake: nothing_is_enqueued_in_the_awaited_stream,
+        one_kernel_is_outstanding_at_most,
+        warming_is_prepared_once;
+    FakeLeaving: warming_that_fails_is_nobodys,
+        a_fault_found_by_warming_is_that_of_the_wait;
+];
+
+const WARM: [&str; 3] = [
+    "flag:park_us=100,backstop_us=2000+predict:margin_us=1500,min_sleep_us=50,max_sleep_us=50000,window=4+warm+trust",
+    "flag:park_us=100,backstop_us=2000+predict:margin_us=1500,min_sleep_us=50,max_sleep_us=50000,window=4+warm",
+    "poll+predict:margin_us=1500,min_sleep_us=50,max_sleep_us=50000,window=4+warm",
+];
+
+/// Waits for what is known to take so long.
+fn wait_known(text: &str, known: Nanos, port: &mut CudaPort) -> Result<Report, Error> {
+    wait_for(Wait::new(&plan(text)).predicted(Some(known)), port)
+}
+
+fn a_wait_that_has_slept_warms_once_and_ends_as_any(rig: &Rig) {
+    rig.context().prepare_warming().unwrap();
+    for text in WARM {
+        let mut warmed = 0;
+        for _ in 0..10 {
+            let stream = rig.busy(ms(10));
+            let report = wait_known(text, ms(10), &mut stream.port().unwrap()).unwrap();
+            // This machine may have been away: then there was nothing to sleep for, or it slept for too long.
+            let late = matches!(report.outcome(), Some(Outcome::Late | Outcome::Immediate));
+            assert!(report.outcome().is_some() && (report.warmed || late), "{text}: {report:?}");
+            warmed += u32::from(report.warmed);
+        }
+        assert!(warmed > 0, "{text}");
+    }
+    // It does not sleep.
+    for text in WARM {
+        assert!(!wait(text, &mut rig.busy(ms(2)).port().unwrap()).unwrap().warmed, "{text}");
+    }
+}
+
+fn threads_warm_at_the_same_time(rig: &Rig) {
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let stream = rig.busy(ms(2));
+                    let mut port = stream.armed_port().unwrap();
+                    port.warm();
+                    assert!(wait(PLANS[5], &mut port).unwrap().outcome().is_some());
+                }
+            });
+        }
+    });
+}
+
+fn nothing_is_enqueued_in_the_awaited_stream(rig: &Rig) {
+    let fake = rig.stand_in();
+    let stream = rig.busy(ms(20));
+    let mut port = stream.armed_port().unwrap();
+    rig.context().prepare_warming().unwrap();
+    fake.clear_log();
+    port.warm();
+    let log = fake.log();
+    let named = |name: &str| log.iter().filter(|call| call.name.starts_with(name)).count();
+    assert_eq!((named("cuLaunchKernel"), named("cuStreamWriteValue64")), (1, 1), "{log:?}");
+    let raw = stream.raw().as_ptr().addr() as u64;
+    assert!(log.iter().all(|call| call.stream != Some(raw)), "{raw}: {log:?}");
+    assert_eq!(port.poll(), Wake::Woke, "the point is where it was");
+    wait(PLANS[0], &mut port).unwrap();
+}
+
+fn one_kernel_is_outstanding_at_most(rig: &Rig) {
+    let fake = rig.stand_in();
+    let stream = rig.busy(ms(50));
+    let mut port = stream.armed_port().unwrap();
+    rig.context().prepare_warming().unwrap();
+    // What it launches takes its time.
+    fake.rule(Rule::new("cuStreamQuery", Act::Fail(Status(600))));
+    fake.clear_log();
+    (0..10).for_each(|_| port.warm());
+    assert_eq!((fake.calls("cuStreamQuery"), fake.calls("cuLaunchKernel")), (10, 0));
+    fake.clear_rules();
+    wait(PLANS[0], &mut port).unwrap();
+}
+
+fn warming_that_fails_is_nobodys(rig: &Rig) {
+    let fake = rig.stand_in();
+    rig.context().prepare_warming().unwrap();
+    let stream = rig.busy(ms(20));
+    let mut port = stream.armed_port().unwrap();
+    // What came of its store nobody knows.
+    fake.rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(1))));
+    fake.clear_log();
+    port.warm();
+    port.warm();
+    assert_eq!(fake.calls("cuStreamWriteValue64"), 1, "it is over with that");
+    fake.clear_rules();
+    assert!(wait(PLANS[5], &mut port).unwrap().outcome().is_some());
+    rig.context().health().unwrap();
+    assert_eq!(rig.context().slots().lost, 1);
+    assert!(rig.context().prepare_warming().is_err());
+}
+
+fn warming_is_prepared_once(rig: &Rig) {
+    let fake = rig.stand_in();
+    let stream = rig.busy(ms(20));
+    let mut port = stream.armed_port().unwrap();
+    fake.clear_log();
+    rig.context().prepare_warming().unwrap();
+    rig.context().prepare_warming().unwrap();
+    port.warm();
+    assert_eq!((fake.calls("cuModuleLoadDataEx"), fake.calls("cuStreamCreateWithPriority")), (1, 1));
+    // The first to warm does it too, where nobody has.
+    assert!(lands(&port, Duration::from_secs(5)));
+}
+
+fn a_fault_found_by_warming_is_that_of_the_wait(rig: &Rig) {
+    let fake = rig.stand_in();
+    rig.context().prepare_warming().unwrap();
+    let stream = rig.busy(ms(50));
+    let mut port = stream.armed_port().unwrap();
+    let until = StdClock::new().now() + ms(2_000);
+    fake.rule(Rule::new("cuLaunchKernel", Act::Fail(Status(719))).times(1));
+    port.warm();
+    let wait = Wait::new(&plan(PLANS[5])).deadline(Some(until));
+    let error = wait_for(wait, &mut port).unwrap_err();
+    assert!(error.to_string().contains("719") || error.to_string().contains("LAUNCH_FAILED"), "{error}");
+}
