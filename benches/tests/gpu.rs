@@ -52,7 +52,7 @@ fn is_sane(record: &Value) {
 #[test]
 fn every_length_and_way_of_waiting_has_a_record() {
     let records = records("wake");
-    for (case, arms) in [("wake 20 us", 11), ("wake 100 us", 11), ("wake 1000 us", 18), ("wake 5000 us", 18)]
+    for (case, arms) in [("wake 20 us", 12), ("wake 100 us", 12), ("wake 1000 us", 19), ("wake 5000 us", 19)]
     {
         let of_it: Vec<_> = records.iter().filter(|record| record["case"] == case).collect();
         assert_eq!(of_it.len(), arms, "{case}");
@@ -94,6 +94,7 @@ fn every_host_has_a_record() {
         "tokio-local",
         "tokio-local-strict",
         "tokio-workers",
+        "tokio-workers-unstirred",
         "tokio-workers-strict",
         "watcher",
         "watcher-strict",

@@ -8,8 +8,8 @@ use wakeline_std::{Oversleep, StdClock};
 
 use super::rounds::ArmLabel;
 
-/// Of how many waits a plan predicts the next.
-pub const WINDOW: u16 = 8;
+/// Of how many waits a plan predicts the next: a wait that woke late is taken for half as long, and as many waits after it wake far too early.
+pub const WINDOW: u16 = 2;
 
 /// The numbers of the plans that are made here: the longest park, how often the driver is asked besides, the shortest and the longest sleep.
 const PARK_US: u64 = 50;
@@ -141,7 +141,7 @@ impl core::error::Error for UnknownArm {}
 ///
 /// None, with the constants that are here; as [`Oversleep::measure`].
 pub fn margin(clock: StdClock) -> Result<Nanos, wakeline_core::Error> {
-    let oversleep = Oversleep::measure(clock, OVERSLEEP_LENGTH, OVERSLEEP_SAMPLES)?.quantile(0.99);
+    let oversleep = Oversleep::measure(clock, OVERSLEEP_LENGTH, OVERSLEEP_SAMPLES)?.quantile(0.97);
     let us = (oversleep.as_nanos().div_ceil(1_000) + MARGIN_US_SPREAD).next_multiple_of(MARGIN_STEP_US);
     Ok(Nanos::from_micros(us.clamp(MARGIN_US_LEAST, MARGIN_US_MAX)))
 }

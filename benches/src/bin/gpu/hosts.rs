@@ -36,8 +36,10 @@ enum Place {
     Spin,
     /// The thread of a tokio runtime, by [`TokioLocal`].
     Local,
-    /// A task of a tokio runtime with several threads, woken early.
+    /// A task of a tokio runtime with several threads, stirred and woken early.
     Workers,
+    /// The same, not stirred.
+    Unstirred,
     /// This thread, which sleeps until a watcher tells.
     Thread,
 }
@@ -49,7 +51,7 @@ struct Arm {
 }
 
 /// All of them. The first is what the others are compared with.
-const ARMS: [Arm; 7] = [
+const ARMS: [Arm; 8] = [
     Arm { name: "spin", place: Place::Spin, plan: "flag:park_us=1000,backstop_us=100000+trust" },
     Arm {
         name: "tokio-local",
@@ -65,6 +67,11 @@ const ARMS: [Arm; 7] = [
         name: "tokio-workers",
         place: Place::Workers,
         plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+    },
+    Arm {
+        name: "tokio-workers-unstirred",
+        place: Place::Unstirred,
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-workers-strict",
@@ -181,9 +188,9 @@ impl Hosts {
                 (0..task.waits).map(|_| spin()).collect()
             }
             Place::Local => self.runtime.block_on(task.locally(&self.local)),
-            Place::Workers => {
-                let tokio = self.tokio.clone();
-                let waits = task.watched(move |port, plan, point| tokio.wait(port, plan, point));
+            Place::Workers | Place::Unstirred => {
+                let (tokio, stir) = (self.tokio.clone(), place == Place::Workers);
+                let waits = task.watched(move |port, plan, point| tokio.wait(port, plan, point).stir(stir));
                 let task = self.workers.spawn(waits);
                 self.workers.block_on(task).unwrap_or_else(|error| {
                     let coded = Error::new(ErrorCode::Backend, [&"gpu", &"running a task", &error]);

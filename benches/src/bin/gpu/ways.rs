@@ -55,6 +55,8 @@ const STRICT: &str = "flag:park_us=7000,backstop_us=100000";
 pub(crate) const ARMS: &[Arm] = &[
     arm("spin", Way::Spin),
     arm("trusted", Way::Plan("flag:park_us=7000,backstop_us=100000+trust")),
+    // Its steps between the parks keep what it does at the end in the caches.
+    arm("trusted-parks", Way::Plan("flag:park_us=20,backstop_us=100000+trust")),
     arm("strict", Way::Plan(STRICT)),
     arm("strict-timed", Way::Confirmed(STRICT)),
     arm("strict-close", Way::Plan("flag:park_us=10,backstop_us=10")),
