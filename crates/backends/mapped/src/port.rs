@@ -112,7 +112,8 @@ impl<D: LineDriver> Port<D> {
 
     /// Asks once, for the work and for the host function that is behind it, and keeps the answer.
     fn status(&mut self) -> Result<Status, Error> {
-        let mut answer = self.ask()?;
+        // What the host was to be called for behind a fault goes with the first who hears of that: nobody else may come by.
+        let mut answer = self.ask().inspect_err(|_| self.inner().abandon_if_failed())?;
         // A stream that has nothing left has nobody to run any more.
         if answer == Some(Answer::Event) && self.awaits_callback() {
             let since = self.overdue.get_or_insert_with(std::time::Instant::now);

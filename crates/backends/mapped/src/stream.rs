@@ -235,6 +235,11 @@ impl<D: LineDriver> Stream<D> {
         self.inner.raw
     }
 
+    /// Whether it belongs to this context.
+    pub fn is_of(&self, context: &Context<D>) -> bool {
+        Arc::ptr_eq(&self.inner.context, context.inner())
+    }
+
     /// The context that it belongs to.
     pub fn context(&self) -> Context<D> {
         Context::of(Arc::clone(&self.inner.context))
