@@ -188,7 +188,7 @@ impl<D: LineDriver> Stream<D> {
     /// # Errors
     ///
     /// - [`StreamCapturing`](wakeline_core::ErrorCode::StreamCapturing) while the stream is captured.
-    /// - As [`port`](Self::port). The function is dropped then, and never called.
+    /// - As [`port`](Self::port). The function is dropped then, and not called; but for a driver that fails and has called it by then.
     pub fn call_host(&self, function: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         let shared = self.shared();
         let context = &shared.context;

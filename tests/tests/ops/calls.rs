@@ -1,0 +1,145 @@
+//! Which driver calls are made where: none that waits for the device in a submission, a poll or a drop.
+
+use std::time::Duration;
+
+use wakeline_fake_driver::{Act, Rule};
+use wakeline_ops::port::{Device, Priority};
+use wakeline_ops::{DeviceOp, Tensor};
+use wakeline_std::block_on;
+use wakeline_tests::device_tests;
+use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once};
+
+use crate::ms;
+
+device_tests![
+    // It forgets a future, which keeps its stream.
+    FakeLeaving: no_submission_poll_or_drop_makes_a_call_that_waits;
+    Fake: a_poll_that_finds_nothing_makes_no_driver_call,
+        events_come_from_a_pool_once_there_are_some,
+        streams_have_the_priority_that_was_asked_for,
+        every_call_has_the_devices_context_and_the_callers_comes_back;
+];
+
+/// Calls of the driver that wait for the device, or may.
+const WAITS: [&str; 15] = [
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleUnload",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxDestroy_v2",
+    "cuMemcpyHtoD_v2",
+    "cuMemcpyDtoH_v2",
+    "cuMemGetInfo_v2",
+];
+
+fn assert_none_waits(rig: &CudaRig, when: &str) {
+    for name in WAITS {
+        assert_eq!(rig.fake().calls(name), 0, "{name} is called {when}");
+    }
+}
+
+fn no_submission_poll_or_drop_makes_a_call_that_waits(rig: &CudaRig) {
+    let chain = || {
+        let (occupy, affine) = (rig.occupy(ms(2)), rig.affines());
+        let op = Tensor::from_host((0..2_000_u32).collect()).then(|tensor| occupy.map(|()| tensor));
+        op.then(move |tensor: Tensor<u32, _>| {
+            wakeline_tests::ops_rig::affine(affine, &tensor, 2, 1).then(move |()| tensor.to_host())
+        })
+    };
+    // The first of its size pins memory: what is in the pool afterwards is what the rest needs.
+    let all: Vec<_> = (0..4).map(|_| chain().on(rig.runtime())).collect();
+    for mut future in all {
+        let _ = poll_once(&mut future);
+    }
+    rig.settle();
+    rig.fake().clear_log();
+    for round in 0..12_u32 {
+        let mut future = chain().on(rig.runtime());
+        let _ = poll_once(&mut future);
+        let _ = poll_once(&mut future);
+        match round % 3 {
+            0 => assert_eq!(block_on(future).unwrap()[..2], [1, 3]),
+            1 => drop(future),
+            _ => std::mem::forget(future),
+        }
+        assert_none_waits(rig, "by an operation");
+        rig.settle();
+    }
+    let stream = rig.runtime().stream(Priority::High).unwrap();
+    let kept = rig.device().stream(Priority::Low).unwrap();
+    rig.device().call_host(&kept, || ()).unwrap();
+    drop((stream, kept, rig.device().event().unwrap(), rig.affines()));
+    rig.device().health().unwrap();
+    assert_none_waits(rig, "by a drop");
+}
+
+fn a_poll_that_finds_nothing_makes_no_driver_call(rig: &CudaRig) {
+    let mut future = rig.occupy(ms(300)).on(rig.runtime());
+    assert!(poll_once(&mut future).is_pending());
+    let calls = rig.calls_here();
+    for _ in 0..100 {
+        assert!(poll_once(&mut future).is_pending());
+    }
+    assert_eq!(rig.calls_here(), calls);
+    block_on(future).unwrap();
+}
+
+fn events_come_from_a_pool_once_there_are_some(rig: &CudaRig) {
+    let tensor = block_on(Tensor::full(16, 0_u32).on(rig.runtime())).unwrap();
+    for _ in 0..6 {
+        block_on(rig.affine(&tensor, 1, 1).on(rig.runtime())).unwrap();
+        rig.settle();
+    }
+    rig.fake().clear_log();
+    for _ in 0..30 {
+        block_on(rig.affine(&tensor, 1, 1).on(rig.runtime())).unwrap();
+        // The point before has given its event back by then.
+        rig.settle();
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    let made = rig.fake().calls("cuEventCreate");
+    assert!(made <= 1, "{made} were made, {} recorded", rig.fake().calls("cuEventRecord"));
+    assert!(rig.fake().calls("cuEventRecord") >= 60);
+    assert_eq!(block_on(tensor.to_host().on(rig.runtime())).unwrap(), [36; 16]);
+}
+
+fn streams_have_the_priority_that_was_asked_for(rig: &CudaRig) {
+    for (priority, number) in [(Priority::Low, 0), (Priority::Normal, 0), (Priority::High, -5)] {
+        let stream = rig.device().stream(priority).unwrap();
+        assert_eq!(rig.rig().priority(&stream), number, "{priority:?}");
+    }
+}
+
+fn every_call_has_the_devices_context_and_the_callers_comes_back(rig: &CudaRig) {
+    let own = rig.device().context().raw();
+    rig.fake().clear_log();
+    let tensor = std::thread::scope(|scope| {
+        let on_fresh = scope.spawn(|| {
+            let tensor = Tensor::from_host(vec![1_u32, 2]).on(rig.runtime()).sync().unwrap();
+            rig.affine(&tensor, 2, 0).on(rig.runtime()).sync().unwrap();
+            tensor
+        });
+        on_fresh.join().unwrap()
+    });
+    // A drop on this thread, which has no context either.
+    drop(tensor);
+    rig.settle();
+    let free = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"];
+    for call in rig.fake().log() {
+        let bound = call.context.map(|context| usize::try_from(context).unwrap());
+        let is_own = bound == Some(own.as_ptr().addr());
+        assert!(is_own || free.contains(&call.name.as_str()), "{call:?}");
+    }
+    assert!(rig.fake().calls("cuMemFreeAsync") == 1);
+    // Where binding fails the operation does, and the next does not.
+    rig.fake().rule(Rule::new("cuCtxSetCurrent", Act::Fail(wakeline_fake_driver::Status(201))).times(1));
+    block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap_err();
+    block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap();
+}
