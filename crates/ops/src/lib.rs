@@ -57,7 +57,7 @@ mod tensor;
 mod then;
 mod value;
 
-pub use ambient::Scope;
+pub use ambient::{Scope, fall_back_on};
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
 pub use kernel::{KernelArg, Launch, launch};
