@@ -87,7 +87,12 @@ fn wanted(numbers: u32) -> u64 {
 }
 
 /// Awaits the chain on tokio with one thread, and in eight tasks on tokio with two.
-fn on_tokio<D: Launch>(device: &str, runtime: &Runtime<D>, kernel: &D::Kernel, numbers: u32) -> Result<String, Error> {
+fn on_tokio<D: Launch>(
+    device: &str,
+    runtime: &Runtime<D>,
+    kernel: &D::Kernel,
+    numbers: u32,
+) -> Result<String, Error> {
     let op = || chain::<D>(kernel.clone(), (0..numbers).collect());
     let start = Instant::now();
     let one = tokio::runtime::Builder::new_current_thread().build().map_err(|error| system(&error))?;

@@ -19,7 +19,7 @@ use wakeline_ops::{
     DeviceOp, KernelArg, Launch, Runtime, StreamPoolRoundRobin, Submission, Tensor, device_op, launch,
 };
 use wakeline_sim::{MemoryUse, SimConfig, SimKernel};
-use wakeline_std::{Point, Watcher};
+use wakeline_std::{Point, Watcher, block_on};
 
 use crate::rig::{OWN_PROCESS, Rig, in_own_process};
 use crate::watching::{RealDevice, Stage};
@@ -79,12 +79,7 @@ pub trait OpsRig {
     }
 
     /// An operation that changes the numbers of a tensor.
-    fn affine(
-        &self,
-        tensor: &Tensor<u32, Self::Device>,
-        factor: u32,
-        addend: u32,
-    ) -> Launch<Self::Device> {
+    fn affine(&self, tensor: &Tensor<u32, Self::Device>, factor: u32, addend: u32) -> Launch<Self::Device> {
         affine(self.affines(), tensor, factor, addend)
     }
 
@@ -127,6 +122,14 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
 /// Polls once, waking nobody.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls once, which submits it, and then waits on this thread; on a busy machine it may have ended by the poll.
+pub fn poll_then_wait<F: Future + Unpin>(mut future: F) -> F::Output {
+    match poll_once(&mut future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => block_on(future),
+    }
 }
 
 /// Work that keeps an owner; see [`OpsRig::busy`].
@@ -279,9 +282,14 @@ impl CudaRig {
 
     /// Another runtime of the same device, with the same watcher, on so many streams.
     pub fn another(&self, streams: usize) -> Runtime<CudaDevice> {
+        self.runtime_of(self.device.clone(), streams, PLAN)
+    }
+
+    /// A runtime of this device, with the rig's watcher, on so many streams, whose points are waited for by this plan.
+    pub fn runtime_of(&self, device: CudaDevice, streams: usize, plan: &str) -> Runtime<CudaDevice> {
         let tender = self.watcher.handle().tender(&Point::new("another"));
         let policy = StreamPoolRoundRobin::new(streams).unwrap();
-        Runtime::with_plan(self.device.clone(), &policy, tender, PLAN.parse().unwrap()).unwrap()
+        Runtime::with_plan(device, &policy, tender, plan.parse().unwrap()).unwrap()
     }
 
     fn end(self, leaves: bool) -> Result<(), String> {

@@ -73,7 +73,8 @@ fn fill(slot: &mut dyn Any) {
 
 fn make() -> Result<Default, Error> {
     let settings = Settings::from_env()?;
-    let plan: WaitPlan = settings.bands.as_ref().map_or_else(|| PLAN.parse(), |bands| Ok(bands.choose(1).clone()))?;
+    let plan: WaitPlan =
+        settings.bands.as_ref().map_or_else(|| PLAN.parse(), |bands| Ok(*bands.choose(1)))?;
     let context = ContextConfig { strictness: settings.strictness, ..ContextConfig::default() };
     let config = CudaDeviceConfig { context, ..CudaDeviceConfig::default() };
     let device = CudaDevice::with(&Cuda::load()?, Ordinal(0), &config)?;

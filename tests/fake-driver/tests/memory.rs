@@ -1,5 +1,6 @@
 //! Memory in the order of streams, and what is found of its misuse.
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod raw;
 

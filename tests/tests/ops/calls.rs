@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use wakeline_fake_driver::{Act, Rule};
-use wakeline_ops::port::{Device, Priority};
+use wakeline_ops::port::{Device, Memory, Priority};
 use wakeline_ops::{DeviceOp, Tensor};
 use wakeline_std::block_on;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once};
+use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, poll_then_wait};
 
 use crate::ms;
 
@@ -53,21 +53,21 @@ fn no_submission_poll_or_drop_makes_a_call_that_waits(rig: &CudaRig) {
             wakeline_tests::ops_rig::affine(affine, &tensor, 2, 1).then(move |()| tensor.to_host())
         })
     };
-    // The first of its size pins memory: what is in the pool afterwards is what the rest needs.
-    let all: Vec<_> = (0..4).map(|_| chain().on(rig.runtime())).collect();
-    for mut future in all {
-        let _ = poll_once(&mut future);
-    }
-    rig.settle();
+    // The first of its size pins memory: as much is in the pool as all need, those too that a forgotten future keeps for good.
+    drop((0..8).map(|_| rig.device().pinned(8_000).unwrap()).collect::<Vec<_>>());
     rig.fake().clear_log();
     for round in 0..12_u32 {
         let mut future = chain().on(rig.runtime());
-        let _ = poll_once(&mut future);
-        let _ = poll_once(&mut future);
         match round % 3 {
-            0 => assert_eq!(block_on(future).unwrap()[..2], [1, 3]),
-            1 => drop(future),
-            _ => std::mem::forget(future),
+            0 => assert_eq!(poll_then_wait(future).unwrap()[..2], [1, 3]),
+            1 => {
+                let _ = poll_once(&mut future);
+                drop(future);
+            }
+            _ => {
+                let _ = poll_once(&mut future);
+                std::mem::forget(future);
+            }
         }
         assert_none_waits(rig, "by an operation");
         rig.settle();

@@ -178,7 +178,10 @@ fn the_first_cause_is_told_without_a_call(rig: &CudaRig) {
     for _ in 0..10 {
         assert_is(block_on(rig.busy(ms(1), ()).on(rig.runtime())), &cause);
         assert_is(rig.runtime().device().health(), &cause);
-        assert_is(block_on(Tensor::<u32, <CudaRig as OpsRig>::Device>::full(4, 1).on(rig.runtime())).map(drop), &cause);
+        assert_is(
+            block_on(Tensor::<u32, <CudaRig as OpsRig>::Device>::full(4, 1).on(rig.runtime())).map(drop),
+            &cause,
+        );
     }
     let log = rig.fake().log();
     assert!(log.is_empty(), "{log:?}");

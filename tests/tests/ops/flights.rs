@@ -224,7 +224,8 @@ fn case_29_what_was_launched_and_could_not_be_watched_is_kept(rig: &CudaRig) {
 
 fn case_30_no_failure_of_a_call_in_a_drop_panics_and_each_is_counted(rig: &CudaRig) {
     let fake = rig.fake();
-    for call in ["cuMemFreeAsync", "cuCtxGetCurrent", "cuThreadExchangeStreamCaptureMode", "cuStreamDestroy"] {
+    for call in ["cuMemFreeAsync", "cuCtxGetCurrent", "cuThreadExchangeStreamCaptureMode", "cuStreamDestroy"]
+    {
         for status in [1, 2, 400, 999] {
             let (counts, census) = (rig.runtime().counts(), rig.rig().cuda().census().counts());
             let runtime = rig.another(1);

@@ -39,7 +39,8 @@ fn a_read_in_another_stream_waits_for_the_write_on_the_device<R: OpsRig>(rig: &R
 
 fn kernels_in_several_streams_write_one_tensor_in_the_order_of_their_submission<R: OpsRig>(rig: &R) {
     let tensor: Tensor<u32, R::Device> = block_on(Tensor::full(4_096, 1).on(rig.runtime())).unwrap();
-    let mut flying: Vec<_> = (0..100).map(|addend| rig.affine(&tensor, 3, addend).on(rig.runtime())).collect();
+    let mut flying: Vec<_> =
+        (0..100).map(|addend| rig.affine(&tensor, 3, addend).on(rig.runtime())).collect();
     for future in &mut flying {
         let _ = poll_once(future);
     }
@@ -79,7 +80,8 @@ where
             scope.spawn(move || {
                 for _ in 0..60 {
                     let (from, to) = (Arc::clone(from), Arc::clone(to));
-                    let op = Tensor::full(8, 0).then(move |target: Tensor<u32, R::Device>| from.copy_to(target));
+                    let op =
+                        Tensor::full(8, 0).then(move |target: Tensor<u32, R::Device>| from.copy_to(target));
                     let mut future = op.then(move |target| to.copy_to(target)).on(runtime);
                     let _ = poll_once(&mut future);
                 }

@@ -69,7 +69,7 @@ fn a_panic_in_one_is_caught_and_counted(rig: &CudaRig) {
     let kept = Arc::clone(&owner);
     device
         .call_host(&stream, move || {
-            let _kept = kept;
+            assert!(Arc::strong_count(&kept) > 1);
             std::panic::resume_unwind(Box::new(()));
         })
         .unwrap();
@@ -126,7 +126,9 @@ fn case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_dea
     device.call_host(&stream, function).unwrap();
     let (health, event) = told.recv_timeout(LIMIT).unwrap();
     assert_eq!((health, event), (Err(ErrorCode::Backend), Err(ErrorCode::Backend)));
-    assert!(rig.fake().violations().iter().all(|violation| violation.contains("called from a host function")));
+    assert!(
+        rig.fake().violations().iter().all(|violation| violation.contains("called from a host function"))
+    );
     // Nothing else has come to harm: what the waits themselves have called, a store of the word, calls nothing.
     block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap();
     rig.fake().forgive();

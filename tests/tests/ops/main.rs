@@ -7,6 +7,7 @@
 //! | `hazards.rs` | conflicting uses of a tensor are ordered on the device |
 //! | `faults.rs` | a fault ends every operation with its cause |
 //! | `hosts.rs` | functions of the host behind work |
+//! | `paths.rs` | who stores the words, and what ends operations then |
 //! | `calls.rs` | which driver calls are made where, and what becomes of their failures |
 //! | `memory.rs` | memory of device and host: none, too much, none left |
 //! | `seeds.rs` | random programs, and a failure at each call of a program |
@@ -20,6 +21,7 @@ mod hazards;
 mod hosts;
 mod memory;
 mod operations;
+mod paths;
 mod seeds;
 
 use wakeline_core::Nanos;
@@ -35,6 +37,7 @@ fn main() {
         ("hazards", hazards::TESTS),
         ("faults", faults::TESTS),
         ("hosts", hosts::TESTS),
+        ("paths", paths::TESTS),
         ("calls", calls::TESTS),
         ("memory", memory::TESTS),
         ("seeds", seeds::TESTS),

@@ -1,7 +1,9 @@
 //! Memory of device and host: none, too much, none left.
 
 use wakeline_core::ErrorCode;
-use wakeline_cuda::{ContextConfig, Cuda, CudaContext, CudaDevice, CudaDeviceConfig, DEVICE_BYTES_KEPT, Ordinal};
+use wakeline_cuda::{
+    ContextConfig, Cuda, CudaContext, CudaDevice, CudaDeviceConfig, DEVICE_BYTES_KEPT, Ordinal,
+};
 use wakeline_ops::port::{Device, Memory, Pinned, Priority};
 use wakeline_ops::{DeviceOp, SingleStream, Tensor};
 use wakeline_std::block_on;

@@ -75,7 +75,8 @@ fn one_generic_program_runs_on_every_device<R: OpsRig>(rig: &R) {
 fn it_is_awaited_on_a_runtime_of_one_thread<R: OpsRig>(rig: &R) {
     let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let local = tokio.block_on(async {
-        let both = [1_u32, 50].map(|first| program(rig.runtime(), rig.affines(), (first..first + 9).collect()));
+        let both =
+            [1_u32, 50].map(|first| program(rig.runtime(), rig.affines(), (first..first + 9).collect()));
         let [one, other] = both;
         (one.await.unwrap(), other.await.unwrap())
     });

@@ -33,12 +33,15 @@ impl Dice {
     }
 }
 
+/// A read under way of numbers of a device.
+type Read<D> = DeviceFuture<ToHost<u32, D>>;
+
 /// What a program does, and what its memory should hold.
 struct Program<'a, R: OpsRig> {
     rig: &'a R,
     dice: Dice,
     tensors: Vec<(Tensor<u32, R::Device>, u32)>,
-    reads: Vec<(DeviceFuture<ToHost<u32, R::Device>>, u32)>,
+    reads: Vec<(Read<R::Device>, u32)>,
 }
 
 impl<R: OpsRig> Program<'_, R> {
@@ -64,9 +67,8 @@ impl<R: OpsRig> Program<'_, R> {
             }
             1 => {
                 let kernel = self.rig.affines();
-                let op = Tensor::from_host(vec![7; LEN]).then(move |tensor| {
-                    affine(kernel, &tensor, 2, 3).map(move |()| tensor)
-                });
+                let op = Tensor::from_host(vec![7; LEN])
+                    .then(move |tensor| affine(kernel, &tensor, 2, 3).map(move |()| tensor));
                 if let Some(tensor) = self.ends(op) {
                     self.tensors.push((tensor, 17));
                 }

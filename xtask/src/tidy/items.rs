@@ -182,7 +182,9 @@ mod tests {
     fn tests_on_a_driver_are_known_by_what_they_take() {
         let all = items(&lex("fn one(rig: &Rig) { x }\nfn two(rig: &Rig) -> u8 { 1 }\nfn three() {}\n"));
         assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, false, false]);
-        let all = items(&lex("fn one<R: OpsRig>(rig: &R) { x }\nfn two(rig: &CudaRig) { x }\nfn three<R>(rig: &R) { x }\n"));
+        let all = items(&lex(
+            "fn one<R: OpsRig>(rig: &R) { x }\nfn two(rig: &CudaRig) { x }\nfn three<R>(rig: &R) { x }\n",
+        ));
         assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, true, false]);
     }
 

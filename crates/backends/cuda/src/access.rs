@@ -51,7 +51,8 @@ impl CudaMemory {
 pub(crate) fn keep_freed(device: &Device, bytes: u64) -> Result<(), CallError> {
     let (cuda, attribute) = (device.cuda(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
     let symbols = cuda.symbols();
-    let pool_of = symbols.cuDeviceGetDefaultMemPool.ok_or_else(|| cuda.absent("cuDeviceGetDefaultMemPool"))?;
+    let pool_of =
+        symbols.cuDeviceGetDefaultMemPool.ok_or_else(|| cuda.absent("cuDeviceGetDefaultMemPool"))?;
     let get = symbols.cuMemPoolGetAttribute.ok_or_else(|| cuda.absent("cuMemPoolGetAttribute"))?;
     let set = symbols.cuMemPoolSetAttribute.ok_or_else(|| cuda.absent("cuMemPoolSetAttribute"))?;
     let mut pool = core::ptr::null_mut();
@@ -108,7 +109,11 @@ pub(crate) fn alloc(context: &CudaContext, stream: &CuStream, len: usize) -> Res
 /// # Safety
 ///
 /// `stream` and `memory` are of `context`, all uses of the memory are ordered before this, and none comes later.
-pub(crate) unsafe fn free(context: &CudaContext, stream: &CuStream, memory: &CudaMemory) -> Result<(), Error> {
+pub(crate) unsafe fn free(
+    context: &CudaContext,
+    stream: &CuStream,
+    memory: &CudaMemory,
+) -> Result<(), Error> {
     if memory.is_empty() {
         return Ok(());
     }

@@ -80,7 +80,8 @@ pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
 #[cfg(feature = "ops")]
 pub use ops::{
-    CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, CudaTensor, DEVICE_BYTES_KEPT,
+    CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, CudaTensor,
+    DEVICE_BYTES_KEPT,
 };
 pub use readback::Readback;
 pub use timed::{STAMPS, TimedPort, TimedStream};
@@ -90,5 +91,6 @@ pub use wakeline_mapped::error::{CallError, Kind};
 #[doc(inline)]
 pub use wakeline_mapped::{
     Answer, Bound, Census, CompletionPath, Context, ContextConfig, Counts, Event, KernelWord, LineDriver,
-    MappedLine, Ordinal, PINNED_BYTES, PROBE_MS_MAX, Pinned, PinnedUse, Port, SLOTS_MAX, SlotUse, Stream, WeakContext,
+    MappedLine, Ordinal, PINNED_BYTES, PROBE_MS_MAX, Pinned, PinnedUse, Port, SLOTS_MAX, SlotUse, Stream,
+    WeakContext,
 };

@@ -256,7 +256,8 @@ impl<D: LineDriver> Inner<D> {
             }
         }
         // SAFETY: the context is bound, and each class is a multiple of the shortest block.
-        let block = unsafe { self.driver.page_alloc(class) }.map_err(|error| self.no_memory("pinned", class, error))?;
+        let block = unsafe { self.driver.page_alloc(class) }
+            .map_err(|error| self.no_memory("pinned", class, error))?;
         drop(bound);
         let start: NonNull<u8> = block.host.cast();
         // SAFETY: the memory is that long and new. From here on its bytes have values.
@@ -275,7 +276,10 @@ mod tests {
 
     #[test]
     fn classes_are_whole_blocks_and_leave_a_fifth_over_at_most() {
-        assert_eq!([0, 1, 4_096, 4_097, 20_000].map(|len| class(len).unwrap()), [4_096, 4_096, 4_096, 8_192, 20_480]);
+        assert_eq!(
+            [0, 1, 4_096, 4_097, 20_000].map(|len| class(len).unwrap()),
+            [4_096, 4_096, 4_096, 8_192, 20_480]
+        );
         for len in (1..200_000).step_by(37).chain([1 << 30, (1 << 30) + 1, 3 << 33]) {
             let class = class(len).unwrap();
             assert!(class >= len && class.is_multiple_of(PINNED_BLOCK_BYTES_MIN), "{len}");
@@ -295,7 +299,10 @@ mod tests {
         blocks.kept.entry(4_096).or_default().push(block(2));
         assert!(matches!(blocks.find(4_096, 16_384), Found::Block(RawPage { device: 2, .. })));
         let Found::RoomBehind(surplus) = blocks.find(12_288, 16_384) else { panic!("the longer one goes") };
-        assert_eq!(surplus.iter().map(|(class, block)| (*class, block.device)).collect::<Vec<_>>(), [(8_192, 1)]);
+        assert_eq!(
+            surplus.iter().map(|(class, block)| (*class, block.device)).collect::<Vec<_>>(),
+            [(8_192, 1)]
+        );
         assert_eq!(blocks.usage(), PinnedUse { bytes: 16_384, kept_bytes: 0 });
     }
 }

@@ -74,7 +74,9 @@ fn answer(state: &mut State, request: Request) -> serde_json::Result<Vec<u8>> {
             json(())
         }
         Request::Priority(stream) => json(state.priority(stream)),
-        Request::ReleaseThreshold(device) => json(state.release_thresholds.get(&device).copied().unwrap_or(0)),
+        Request::ReleaseThreshold(device) => {
+            json(state.release_thresholds.get(&device).copied().unwrap_or(0))
+        }
         Request::Live => {
             shared().advance(state);
             json(state.live())

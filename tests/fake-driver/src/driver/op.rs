@@ -143,7 +143,9 @@ impl State {
         let freed = if let Op::Free { address } = *op { Some((address, 1)) } else { None };
         for (address, _) in op.reads().into_iter().chain(op.writes()).chain(freed) {
             if self.pages.begins(address).is_some_and(|from| !self.is_reached(from)) {
-                self.violation(&format!("{address:#x} is used before it was allocated, for its stream was not waited for"));
+                self.violation(&format!(
+                    "{address:#x} is used before it was allocated, for its stream was not waited for"
+                ));
             }
         }
     }
