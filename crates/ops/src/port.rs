@@ -101,7 +101,8 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     /// Calls `function` on a thread of the host when the work enqueued so far has ended; what is enqueued behind waits for it.
     ///
-    /// MUST call it at most once, and drop it where it is never called. The function MUST NOT call the device or wait for it.
+    /// MUST call it at most once, and drop it where it is never called, at the latest when somebody hears of the fault that it is behind. The function
+    /// MUST NOT call the device or wait for it, and is dropped where it is called.
     ///
     /// # Errors
     ///
@@ -157,7 +158,8 @@ pub trait Memory: Device {
     /// The device's fault, or that there is not enough memory.
     fn alloc(&self, stream: &Self::Stream, len: usize) -> Result<Self::Buffer, Error>;
 
-    /// Pinned memory of the host. May wait for the device: never called under a lock or on a path that must be short.
+    /// Pinned memory of the host; what is in it is not defined. May wait for the device where it has none to use again: what was given back
+    /// MUST be used again, within the bound that the device has. Never called under a lock.
     ///
     /// # Errors
     ///

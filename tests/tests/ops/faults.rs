@@ -89,10 +89,7 @@ fn a_fault_ends_those_too_that_wait_for_room<R: OpsRig>(rig: &R) {
     assert_is(block_on(first), &error);
 }
 
-fn a_fault_ends_waits_on_the_spot<R: OpsRig>(rig: &R)
-where
-    R::Device: Sync,
-{
+fn a_fault_ends_waits_on_the_spot<R: OpsRig>(rig: &R) {
     let (stream, started) = (rig.runtime().stream(Priority::Normal).unwrap(), Wall::now());
     let (op, other) = (rig.busy(ms(10_000), ()), rig.busy(ms(10_000), ()));
     let runtime = rig.runtime();

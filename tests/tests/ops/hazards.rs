@@ -67,10 +67,7 @@ fn a_write_waits_for_the_reads_before_it<R: OpsRig>(rig: &R) {
     rig.settle_clean();
 }
 
-fn two_threads_that_copy_in_circles_are_ordered_and_end<R: OpsRig>(rig: &R)
-where
-    R::Device: Sync,
-{
+fn two_threads_that_copy_in_circles_are_ordered_and_end<R: OpsRig>(rig: &R) {
     let make = |number| block_on(Tensor::<u32, R::Device>::full(8, number).on(rig.runtime())).unwrap();
     let (first, second) = (Arc::new(make(1)), Arc::new(make(2)));
     let runtime = rig.runtime();

@@ -69,6 +69,7 @@ pub(crate) const CU_CTX_SCHED_BLOCKING_SYNC: c_uint = 4;
 pub(crate) const CU_CTX_SCHED_MASK: c_uint = 7;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
+#[cfg(feature = "ops")]
 pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
