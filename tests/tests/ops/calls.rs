@@ -7,7 +7,7 @@ use wakeline_ops::port::{Device, Memory, Priority};
 use wakeline_ops::{DeviceOp, Tensor};
 use wakeline_std::block_on;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, poll_then_wait};
+use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, poll_then_wait, until};
 
 use crate::ms;
 
@@ -92,22 +92,23 @@ fn a_poll_that_finds_nothing_makes_no_driver_call(rig: &CudaRig) {
 }
 
 fn events_come_from_a_pool_once_there_are_some(rig: &CudaRig) {
-    let tensor = block_on(Tensor::full(16, 0_u32).on(rig.runtime())).unwrap();
-    for _ in 0..6 {
-        block_on(rig.affine(&tensor, 1, 1).on(rig.runtime())).unwrap();
-        rig.settle();
-    }
-    rig.fake().clear_log();
-    for _ in 0..30 {
-        block_on(rig.affine(&tensor, 1, 1).on(rig.runtime())).unwrap();
+    let single = rig.another(1);
+    let tensor = block_on(Tensor::full(16, 0_u32).on(&single)).unwrap();
+    let round = || {
+        block_on(rig.affine(&tensor, 1, 1).on(&single)).unwrap();
         // The point before has given its event back by then.
-        rig.settle();
+        until("it lands", || single.counts().in_flight() == 0);
         std::thread::sleep(Duration::from_micros(300));
-    }
+    };
+    (0..70).for_each(|_| round());
+    rig.fake().clear_log();
+    (0..30).for_each(|_| round());
     let made = rig.fake().calls("cuEventCreate");
     assert!(made <= 1, "{made} were made, {} recorded", rig.fake().calls("cuEventRecord"));
     assert!(rig.fake().calls("cuEventRecord") >= 60);
-    assert_eq!(block_on(tensor.to_host().on(rig.runtime())).unwrap(), [36; 16]);
+    assert_eq!(block_on(tensor.to_host().on(&single)).unwrap(), [100; 16]);
+    drop(tensor);
+    until("all lands", || single.counts().in_flight() == 0);
 }
 
 fn streams_have_the_priority_that_was_asked_for(rig: &CudaRig) {
