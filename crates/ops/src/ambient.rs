@@ -5,7 +5,6 @@ use core::cell::RefCell;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use std::sync::OnceLock;
 
 use crate::port::Device;
 use crate::runtime::Runtime;
@@ -15,33 +14,14 @@ thread_local! {
     static BOUND: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Who is asked where no runtime is bound; the first that was handed in stays.
-static FALLBACK: OnceLock<fn(&mut dyn Any)> = OnceLock::new();
-
-/// Has `fill` asked for a runtime wherever an operation is awaited or run and none is bound. It gets an `Option<Runtime<D>>` that is `None`, as
-/// [`Any`], and puts one there if it has one of that kind.
-///
-/// For the binary, or whoever holds its default runtime: one for the whole process, and the first that is handed in stays. Whether it is this one.
-pub fn fall_back_on(fill: fn(&mut dyn Any)) -> bool {
-    core::ptr::fn_addr_eq(*FALLBACK.get_or_init(|| fill), fill)
-}
-
-/// The runtime bound here for this kind of device, or that of the fallback.
+/// The runtime bound here for this kind of device.
 pub(crate) fn current<D: Device>() -> Option<Runtime<D>> {
-    bound().or_else(|| {
-        let mut slot: Option<Runtime<D>> = None;
-        FALLBACK.get()?(&mut slot);
-        slot
-    })
-}
-
-fn bound<D: Device>() -> Option<Runtime<D>> {
     let find = |bound: &RefCell<Vec<Box<dyn Any>>>| {
         let bound = bound.try_borrow().ok()?;
         bound.iter().rev().find_map(|runtime| runtime.downcast_ref::<Runtime<D>>().cloned())
     };
     // A thread that is ending has nothing bound.
-    BOUND.try_with(find).ok().flatten()
+    BOUND.try_with(find).ok().flatten().or_else(crate::unbound::ask)
 }
 
 /// Unbinds when it is dropped, so that a panic leaves nothing bound.
