@@ -31,8 +31,8 @@ use crate::wait::{CuStream, CudaContext, CudaPort};
 
 /// How many bytes of freed device memory the device's default pool keeps for the next allocation, where nothing else is said: all of it.
 ///
-/// The driver's own default is 0: it gives all that is free back to the system whenever somebody synchronizes, and the next allocation costs what it
-/// costs to map memory, hundreds of microseconds.
+/// The driver's own default is 0: it gives all that is free back to the system whenever somebody synchronizes, and the next allocation has to map memory
+/// anew.
 pub const DEVICE_BYTES_KEPT: u64 = u64::MAX;
 
 /// How many arguments a launch takes without an allocation.

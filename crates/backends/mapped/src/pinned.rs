@@ -1,6 +1,6 @@
 //! Memory of the host that devices copy from and to, by size classes, recycled.
 //!
-//! A driver takes tens of microseconds and more to pin memory, and may wait for the device to give it back. So a block that was used goes to its context's
+//! To pin memory is slow, and a driver may wait for the device to give it back. So a block that was used goes to its context's
 //! pool, and back to the driver when the context goes; before, only where the pool's bound would stop somebody else.
 //!
 //! Invariants:
@@ -115,8 +115,8 @@ unsafe impl<D: LineDriver> Send for Pinned<D> {}
 unsafe impl<D: LineDriver> Sync for Pinned<D> {}
 
 impl<D: LineDriver> Pinned<D> {
-    /// Memory of so many bytes; what is in it is anything. Where the pool has a block, costs a lock; else pins memory, which takes tens of
-    /// microseconds and more and may wait for the device.
+    /// Memory of so many bytes; what is in it is anything. Where the pool has a block, costs a lock; else pins memory, which is slow and may
+    /// wait for the device.
     ///
     /// # Errors
     ///
