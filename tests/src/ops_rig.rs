@@ -104,7 +104,7 @@ pub fn affine<D: port::Launch>(
     addend: u32,
 ) -> Launch<D> {
     let words = [tensor.len() as u64, factor.into(), addend.into()].map(KernelArg::word);
-    let args = [KernelArg::write(tensor)].into_iter().chain(words).collect();
+    let args: Vec<_> = [KernelArg::write(tensor)].into_iter().chain(words).collect();
     let shape = Shape { blocks: [4, 1, 1], threads: [64, 1, 1], shared_bytes: 0 };
     // SAFETY: the kernel takes an address, a count and two numbers, and writes so many numbers there.
     unsafe { launch(kernel, shape, args) }
