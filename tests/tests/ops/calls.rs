@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wakeline_core::CompletionPort;
 use wakeline_fake_driver::{Act, Rule};
 use wakeline_ops::port::{Device, Memory, Priority};
 use wakeline_ops::{DeviceOp, Tensor};
@@ -17,7 +18,9 @@ device_tests![
     Fake: a_poll_that_finds_nothing_makes_no_driver_call,
         events_come_from_a_pool_once_there_are_some,
         streams_have_the_priority_that_was_asked_for,
-        every_call_has_the_devices_context_and_the_callers_comes_back;
+        every_call_has_the_devices_context_and_the_callers_comes_back,
+        calls_that_are_made_together_bind_the_context_once,
+        a_point_is_armed_in_one_go;
 ];
 
 /// Calls of the driver that wait for the device, or may.
@@ -143,4 +146,46 @@ fn every_call_has_the_devices_context_and_the_callers_comes_back(rig: &CudaRig) 
     rig.fake().rule(Rule::new("cuCtxSetCurrent", Act::Fail(wakeline_fake_driver::Status(201))).times(1));
     block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap_err();
     block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap();
+}
+
+fn calls_that_are_made_together_bind_the_context_once(rig: &CudaRig) {
+    let stream = rig.device().stream(Priority::Normal).unwrap();
+    let event = rig.device().event().unwrap();
+    let binds =
+        || ["cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"].map(|name| rig.fake().calls(name));
+    rig.fake().clear_log();
+    for _ in 0..4 {
+        rig.device().record(&stream, &event).unwrap();
+    }
+    assert_eq!(binds(), [8, 8]);
+    rig.fake().clear_log();
+    let recorded = rig.device().together(|| (0..4).try_for_each(|_| rig.device().record(&stream, &event)));
+    recorded.unwrap();
+    assert_eq!(binds(), [2, 2 + 4]);
+    let current = wakeline_cuda::LineDriver::current(rig.rig().cuda()).unwrap();
+    assert!(current.is_null(), "the caller's context is back, which was none");
+    // Where that cannot be, each call says so.
+    rig.fake().rule(Rule::new("cuCtxSetCurrent", Act::Fail(wakeline_fake_driver::Status(201))));
+    rig.device().together(|| rig.device().record(&stream, &event)).unwrap_err();
+    rig.fake().clear_rules();
+}
+
+fn a_point_is_armed_in_one_go(rig: &CudaRig) {
+    let stream = rig.device().stream(Priority::Normal).unwrap();
+    let looks = || rig.fake().calls("cuStreamIsCapturing");
+    rig.fake().clear_log();
+    let mut point = rig.device().point(&stream).unwrap();
+    point.arm().unwrap();
+    assert_eq!(looks(), 4);
+    rig.fake().clear_log();
+    let point = rig.device().armed_point(&stream).unwrap();
+    assert_eq!((looks(), rig.fake().calls("cuStreamWriteValue64")), (2, 1));
+    let word = point.descriptor().unwrap();
+    until("it lands", || word.reached());
+    // What the driver does not support is no error, and it is waited for by asking.
+    rig.fake().rule(Rule::new("cuStreamWriteValue64", Act::Fail(wakeline_fake_driver::Status(801))));
+    let mut point = rig.device().armed_point(&stream).unwrap();
+    assert!(point.descriptor().is_none());
+    while point.query().unwrap() == wakeline_core::Status::Pending {}
+    rig.fake().clear_rules();
 }
