@@ -15,7 +15,7 @@ step() {
 tests() {
     # One at a time: kernels that fault on purpose stay apart from waits that are timed.
     step ./cuda gpu:: --test-threads 1
-    step ./ops gpu:: --test-threads 1
+    step ./operations gpu:: --test-threads 1
     step ./cudarc_streams gpu::
 }
 
