@@ -15,6 +15,8 @@ use crate::ms;
 device_tests![
     // It forgets a future, which keeps its stream.
     FakeLeaving: no_submission_poll_or_drop_makes_a_call_that_waits;
+    // Nobody can know what a submission has enqueued whose point cannot be made.
+    FakeLeaving: where_the_context_cannot_be_bound_the_operation_errs_alone;
     Fake: a_poll_that_finds_nothing_makes_no_driver_call,
         events_come_from_a_pool_once_there_are_some,
         streams_have_the_priority_that_was_asked_for,
@@ -142,9 +144,12 @@ fn every_call_has_the_devices_context_and_the_callers_comes_back(rig: &CudaRig) 
         assert!(is_own || free.contains(&call.name.as_str()), "{call:?}");
     }
     assert!(rig.fake().calls("cuMemFreeAsync") == 1);
-    // Where binding fails the operation does, and the next does not.
-    rig.fake().rule(Rule::new("cuCtxSetCurrent", Act::Fail(wakeline_fake_driver::Status(201))).times(1));
+}
+
+fn where_the_context_cannot_be_bound_the_operation_errs_alone(rig: &CudaRig) {
+    rig.fake().rule(Rule::new("cuCtxSetCurrent", Act::Fail(wakeline_fake_driver::Status(201))));
     block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap_err();
+    rig.fake().clear_rules();
     block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap();
 }
 

@@ -238,7 +238,8 @@ impl port::Device for CudaDevice {
 
     /// Binds the context once: calls that find it bound make two calls of the driver for that in place of six.
     fn together<R>(&self, calls: impl FnOnce() -> R) -> R {
-        let _bound = self.context.bind();
+        // Where it has failed or is closed, the calls say so without the driver.
+        let _bound = self.context.open().and_then(|()| self.context.bind());
         calls()
     }
 
