@@ -48,7 +48,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
         ("/io_uring", "works why_not sysctl_disabled"),
         ("/executors/0", "requested granted warnings"),
         ("/gpu", "loader_cache_read libraries nvidia_driver devices device_nodes"),
-        ("/cuda", "version lacks devices error"),
+        ("/cuda", "version lacks devices error default_runtime default_runtime_error"),
         ("/gpu/libraries/0", "name what path version found_by_loader"),
         ("/settings", "names values error"),
         ("/settings/values/0", "name value is_default"),

@@ -127,3 +127,40 @@ fn decode_loop_falls_back_only_where_it_was_told_that_it_may() {
     assert_eq!(cuda.code, Some(3), "{cuda:?}");
     assert!(cuda.stderr.contains("libcuda.so.1"), "{cuda:?}");
 }
+
+#[test]
+fn device_ops_gives_the_same_on_both_devices() {
+    let driver = Driver::stand_in("device-ops");
+    for device in [None, Some("cuda")] {
+        let mut command = example("device_ops");
+        command.args(["--numbers", "1001"]).args(device.map(|device| format!("--device={device}")));
+        let ran = run(command.env("LD_LIBRARY_PATH", &driver.0));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("over 1001 numbers is 3010007, as it should be"), "{ran:?}");
+        assert!(ran.stdout.contains("leaked: 0"), "{ran:?}");
+        assert_eq!(ran.stdout.contains("without a runtime bound: 13"), device.is_some(), "{ran:?}");
+    }
+}
+
+#[test]
+fn device_ops_reads_its_settings_strictly() {
+    let driver = Driver::stand_in("device-ops-settings");
+    let with = |name: &str, value: &str| {
+        run(example("device_ops").arg("--device=cuda").env("LD_LIBRARY_PATH", &driver.0).env(name, value))
+    };
+    let ran = with("WAKELINE_PLAN", "flag:park_us=100,backstop_us=2000");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for (name, value) in [("WAKELINE_PLAN", "pol"), ("WAKELINE_STRICT", "maybe"), ("WAKELINE_STRIKT", "1")] {
+        let ran = with(name, value);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(name) && ran.stdout.is_empty(), "{ran:?}");
+    }
+}
+
+#[test]
+fn device_ops_without_a_gpu_says_so() {
+    let driver = Driver::none("device-ops-none");
+    let ran = run(example("device_ops").arg("--device=cuda").env("LD_LIBRARY_PATH", &driver.0));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("libcuda.so.1"), "{ran:?}");
+}

@@ -85,6 +85,16 @@ impl Rig {
         self.fake.as_ref().unwrap()
     }
 
+    /// What priority the stand-in's stream has.
+    pub fn priority(&self, stream: &CuStream) -> i32 {
+        self.stand_in().priority(stream.raw().as_ptr().addr() as u64)
+    }
+
+    /// How many free bytes the default pool of the stand-in's device keeps.
+    pub fn release_threshold(&self) -> u64 {
+        self.stand_in().release_threshold(0)
+    }
+
     /// Whether it is the stand-in.
     pub const fn is_fake(&self) -> bool {
         self.fake.is_some()
@@ -108,7 +118,7 @@ impl Rig {
     }
 
     /// Lets go of everything, and looks what is left in the stand-in.
-    fn end(self, leaves: bool) -> Result<(), String> {
+    pub(crate) fn end(self, leaves: bool) -> Result<(), String> {
         let Self { context, kernels, cuda, fake } = self;
         // Stores of what was dropped under work may be under way: a context that goes now leaves their pages behind.
         let start = std::time::Instant::now();
@@ -174,10 +184,10 @@ macro_rules! driver_tests {
 }
 
 /// The argument that says that this process is there for one test alone.
-const OWN_PROCESS: &str = "--own-process";
+pub(crate) const OWN_PROCESS: &str = "--own-process";
 
 /// Runs this program again for the one test of this name.
-fn in_own_process(name: &str) -> Result<(), Failed> {
+pub(crate) fn in_own_process(name: &str) -> Result<(), Failed> {
     let mut again = Command::new(std::env::current_exe()?);
     let output = again.args([OWN_PROCESS, "--exact", name, "--test-threads", "1"]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);

@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 60_000_000;
 /// What is built for it: the tests that run on a GPU (with the stand-in, for comparison), examples, benches, the doctor.
 const BUILD: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
     -p wakeline-tests -p wakeline-fake-driver -p wakeline-examples -p wakeline-benches \
-    --lib --bins --test cuda --example cuda_wait --example decode_loop";
+    --lib --bins --test cuda --test operations --example cuda_wait --example decode_loop --example device_ops";
 
 /// The same of the package with cudarc, which is beside the workspace.
 const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
@@ -31,9 +31,11 @@ const TAKEN: &[&str] = &[
     "cudarc_interop",
     "cudarc_streams",
     "decode_loop",
+    "device_ops",
     "doctor",
     "gpu",
     "gpu_checks",
+    "operations",
     "soak",
     "wake",
     "watch",

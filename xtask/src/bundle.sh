@@ -15,11 +15,13 @@ step() {
 tests() {
     # One at a time: kernels that fault on purpose stay apart from waits that are timed.
     step ./cuda gpu:: --test-threads 1
+    step ./operations gpu:: --test-threads 1
     step ./cudarc_streams gpu::
 }
 
 examples() {
     step ./cuda_wait
+    step ./device_ops --device cuda
     step ./cudarc_interop
     step ./decode_loop --device cuda --json "$out/decode_loop-cuda.jsonl"
 }

@@ -114,6 +114,8 @@ codes! {
     0x0024 StillInFlight "{} is still in flight: await the operation that gives it",
     /// Memory of one runtime was used by another's operation. Arguments: none.
     0x0025 ForeignMemory "a tensor belongs to another runtime: use it where it was made, or bring its numbers over by way of the host",
+    /// There is not that much memory. Arguments: the backend, what sort of memory, how many bytes were asked for, what stands in the way.
+    0x0026 OutOfMemory "{}: out of {} memory: {} bytes were asked for ({})",
 }
 
 impl ErrorCode {

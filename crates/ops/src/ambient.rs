@@ -21,7 +21,7 @@ pub(crate) fn current<D: Device>() -> Option<Runtime<D>> {
         bound.iter().rev().find_map(|runtime| runtime.downcast_ref::<Runtime<D>>().cloned())
     };
     // A thread that is ending has nothing bound.
-    BOUND.try_with(find).ok().flatten()
+    BOUND.try_with(find).ok().flatten().or_else(crate::unbound::ask)
 }
 
 /// Unbinds when it is dropped, so that a panic leaves nothing bound.

@@ -55,6 +55,7 @@ mod submission;
 mod sync;
 mod tensor;
 mod then;
+mod unbound;
 mod value;
 
 pub use ambient::Scope;
@@ -69,6 +70,7 @@ pub use stream::{IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;
 pub use tensor::{CopyTo, Element, FromHost, Full, HostCopy, Tensor, ToHost};
 pub use then::Then;
+pub use unbound::fall_back_on;
 pub use value::{Value, value};
 
 #[doc(hidden)]

@@ -99,9 +99,32 @@ pub trait Device: Clone + Send + Sync + 'static {
     /// As [`record`](Self::record).
     fn point(&self, stream: &Self::Stream) -> Result<Self::Point, Error>;
 
+    /// The same point, armed, for whoever is going to watch its word.
+    ///
+    /// MUST be what [`point`](Self::point) gives, with its [`arm`](CompletionPort::arm) called; a stream that cannot store words gives it unarmed.
+    /// Provided: these two, one after the other. A device that looks at something before and after each does both in one go.
+    ///
+    /// # Errors
+    ///
+    /// As [`record`](Self::record).
+    fn armed_point(&self, stream: &Self::Stream) -> Result<Self::Point, Error> {
+        let mut point = self.point(stream)?;
+        point.arm()?;
+        Ok(point)
+    }
+
+    /// Calls `calls`, which makes several calls of this device on this thread: a submission.
+    ///
+    /// MUST call it once, on the spot, and give what it gives. Provided: nothing else. A device that sets something up around each of its calls,
+    /// the thread's context say, does that once for all of them here; where that fails, the calls themselves say so.
+    fn together<R>(&self, calls: impl FnOnce() -> R) -> R {
+        calls()
+    }
+
     /// Calls `function` on a thread of the host when the work enqueued so far has ended; what is enqueued behind waits for it.
     ///
-    /// MUST call it at most once, and drop it where it is never called. The function MUST NOT call the device or wait for it.
+    /// MUST call it at most once, and drop it where it is never called, at the latest when somebody hears of the fault that it is behind. The function
+    /// MUST NOT call the device or wait for it, and is dropped where it is called.
     ///
     /// # Errors
     ///
@@ -157,7 +180,8 @@ pub trait Memory: Device {
     /// The device's fault, or that there is not enough memory.
     fn alloc(&self, stream: &Self::Stream, len: usize) -> Result<Self::Buffer, Error>;
 
-    /// Pinned memory of the host. May wait for the device: never called under a lock or on a path that must be short.
+    /// Pinned memory of the host; what is in it is not defined. May wait for the device where it has none to use again: what was given back
+    /// MUST be used again, within the bound that the device has. Never called under a lock.
     ///
     /// # Errors
     ///

@@ -1,12 +1,14 @@
 //! Await GPU work as if it were I/O.
 //!
 //! The one crate to depend on, next to a host: everything of `wakeline-core`, the backends by feature, and the
-//! [`Settings`] that a binary takes from its environment. No logic of its own.
+//! [`Settings`] that a binary takes from its environment. No logic of its own, and no state of the process but the default runtime, where a program asks
+//! for it.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
 //! | `cudarc` | `wakeline::cuda::FromCudarc`: awaiting cudarc's streams; choose a CUDA version by a feature of your own dependency on cudarc |
+//! | `ops` | `wakeline::ops`: lazy device operations, on those backends that are on; `wakeline::cuda::CudaTensor` and others; with `cuda`, `default_runtime` |
 //! | `sim` | `wakeline::sim`: the simulated device |
 //! | `wordwait` | `wakeline::wordwait`: parking on a completion line in hardware |
 //!
@@ -21,14 +23,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "cuda", feature = "ops"))]
+mod default_runtime;
 mod settings;
 
+#[cfg(all(feature = "cuda", feature = "ops"))]
+pub use default_runtime::{default_runtime, use_default_runtime};
 pub use settings::Settings;
 #[doc(inline)]
 pub use wakeline_core::*;
 #[cfg(feature = "cuda")]
 #[doc(inline)]
 pub use wakeline_cuda as cuda;
+#[cfg(feature = "ops")]
+#[doc(inline)]
+pub use wakeline_ops as ops;
 #[cfg(feature = "sim")]
 #[doc(inline)]
 pub use wakeline_sim as sim;

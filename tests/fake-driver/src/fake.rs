@@ -119,6 +119,21 @@ impl Fake {
         self.ask(&Request::Violations)
     }
 
+    /// Forgets the violations so far: for a test that commits them on purpose.
+    pub fn forgive(&self) {
+        self.ask::<()>(&Request::Forgive);
+    }
+
+    /// The priority of the stream with this handle; 0 of one that is not there.
+    pub fn priority(&self, stream: u64) -> i32 {
+        self.ask(&Request::Priority(stream))
+    }
+
+    /// How many free bytes the default pool of this device keeps when somebody synchronizes.
+    pub fn release_threshold(&self, device: i32) -> u64 {
+        self.ask(&Request::ReleaseThreshold(device))
+    }
+
     /// What is not given back yet.
     pub fn live(&self) -> Live {
         self.ask(&Request::Live)

@@ -198,6 +198,12 @@ pub(crate) enum Request {
     ClearLog,
     /// `Vec<String>`
     Violations,
+    /// `()`
+    Forgive,
+    /// `i32`
+    Priority(u64),
+    /// `u64`
+    ReleaseThreshold(i32),
     /// [`Live`]
     Live,
     /// `Vec<String>`

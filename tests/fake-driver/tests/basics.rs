@@ -162,7 +162,7 @@ fn a_page_that_is_freed_under_a_store_is_a_violation_and_stays_untouched() {
     assert_eq!(driver.write(stream, page, 1, 0), Status::INVALID_VALUE);
     assert_eq!(driver.host_free(page), Status::INVALID_VALUE);
     let said = fake.violations();
-    let ends = ["still to write to it", "which is freed", "is freed", "is freed already"];
+    let ends = ["still to use it", "which is freed", "is freed", "is freed already"];
     assert_eq!(said.len(), ends.len(), "{said:?}");
     assert!(said.iter().zip(ends).all(|(said, end)| said.ends_with(end)), "{said:?}");
 }

@@ -121,10 +121,11 @@ impl Item {
             && (attributes.iter().any(|attribute| is_test(&path(attribute))) || self.is_driver_test())
     }
 
-    /// Whether it is one of the tests that `driver_tests!` lists: the compiler warns of one that it does not list.
+    /// Whether it is one of the tests that `driver_tests!` or `device_tests!` lists: the compiler warns of one that they do not list.
     fn is_driver_test(&self) -> bool {
         let head = self.bare_head();
-        head.starts_with("fn ") && head.ends_with("(rig: &Rig)")
+        let takes = ["(rig: &Rig)", "(rig: &CudaRig)", "<R: OpsRig>(rig: &R)"];
+        head.starts_with("fn ") && takes.iter().any(|end| head.ends_with(end))
     }
 
     /// The function's name, if it is one.
@@ -181,6 +182,10 @@ mod tests {
     fn tests_on_a_driver_are_known_by_what_they_take() {
         let all = items(&lex("fn one(rig: &Rig) { x }\nfn two(rig: &Rig) -> u8 { 1 }\nfn three() {}\n"));
         assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, false, false]);
+        let all = items(&lex(
+            "fn one<R: OpsRig>(rig: &R) { x }\nfn two(rig: &CudaRig) { x }\nfn three<R>(rig: &R) { x }\n",
+        ));
+        assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, true, false]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wakeline::Error;
-use wakeline::cuda::{Context, ContextConfig, Cuda, Device};
+use wakeline::cuda::{Context, ContextConfig, Cuda, CudaRuntime, Device};
 
 use crate::report::Coded;
 
@@ -24,6 +24,10 @@ pub(crate) struct Driver {
     pub(crate) devices: Vec<Gpu>,
     /// Why it cannot be loaded, or did not answer.
     pub(crate) error: Option<Coded>,
+    /// What `wakeline::default_runtime()` gives; `None` where that was not tried, or fails.
+    pub(crate) default_runtime: Option<String>,
+    /// Why it fails.
+    pub(crate) default_runtime_error: Option<Coded>,
 }
 
 /// One device.
@@ -49,31 +53,51 @@ impl Driver {
             let _ = tell.send(Self::asked(tries));
         });
         let limit = Duration::from_secs(ANSWER_S_MAX);
-        told.recv_timeout(limit).unwrap_or_else(|_| Self {
-            version: None,
-            lacks: Vec::new(),
-            devices: Vec::new(),
-            error: Some(Coded {
+        told.recv_timeout(limit).unwrap_or_else(|_| {
+            Self::failed(Coded {
                 code: "none".to_owned(),
                 text: format!("the driver has not answered in {ANSWER_S_MAX} s"),
-            }),
+            })
         })
     }
 
     fn asked(tries: bool) -> Self {
         let cuda = match Cuda::load() {
             Ok(cuda) => cuda,
-            Err(error) => {
-                let error = Some(Coded::from(&error));
-                return Self { version: None, lacks: Vec::new(), devices: Vec::new(), error };
-            }
+            Err(error) => return Self::failed(Coded::from(&error)),
         };
         let lacks = cuda.caps().complement().iter_names().map(|(name, _)| name.to_lowercase()).collect();
         let devices = cuda
             .devices()
             .map(|device| device.map_or_else(|error| Gpu::unknown(&error), |device| Gpu::of(&device, tries)));
-        Self { version: Some(cuda.version().to_string()), lacks, devices: devices.collect(), error: None }
+        let devices = devices.collect();
+        let made = tries.then(wakeline::default_runtime).transpose();
+        let (default_runtime, default_runtime_error) = match &made {
+            Ok(made) => (made.as_ref().map(described), None),
+            Err(error) => (None, Some(Coded::from(error))),
+        };
+        let version = Some(cuda.version().to_string());
+        Self { version, lacks, devices, error: None, default_runtime, default_runtime_error }
     }
+
+    /// No driver, and why.
+    fn failed(error: Coded) -> Self {
+        Self {
+            version: None,
+            lacks: Vec::new(),
+            devices: Vec::new(),
+            error: Some(error),
+            default_runtime: None,
+            default_runtime_error: None,
+        }
+    }
+}
+
+/// What a runtime runs on.
+fn described(runtime: &CudaRuntime) -> String {
+    let context = runtime.device().context();
+    let (path, pools) = (context.completion(), "memory in the order of streams");
+    format!("device 0, its primary context; completion by {path}; {pools}; a watcher of its own")
 }
 
 impl Gpu {

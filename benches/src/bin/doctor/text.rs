@@ -115,6 +115,7 @@ pub(crate) fn page(report: &Report) -> String {
     page.line("", "(by what the kernel and the processor allow)");
     gpu(&mut page, report);
     cuda(&mut page, report);
+    default_runtime(&mut page, report);
     settings(&mut page, report);
     page.section("What to do next");
     if report.next.is_empty() {
@@ -314,6 +315,17 @@ fn cuda(page: &mut Page, report: &Report) {
             page.line("  warning", &format!("{}: {}", warning.code, warning.text));
         }
     }
+}
+
+fn default_runtime(page: &mut Page, report: &Report) {
+    let driver = &report.cuda;
+    let made = match (&driver.default_runtime, &driver.default_runtime_error) {
+        (Some(made), _) => made.clone(),
+        (None, Some(error)) => format!("none: {}", error.text),
+        (None, None) if driver.version.is_some() => "not tried".to_owned(),
+        (None, None) => "none: there is no driver".to_owned(),
+    };
+    page.line("default runtime", &made);
 }
 
 fn settings(page: &mut Page, report: &Report) {

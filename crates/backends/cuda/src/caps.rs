@@ -40,5 +40,8 @@ bitflags! {
         const UUIDS = 1 << 9;
         /// How the driver's own waits wait can be read and changed while a context is in use: `cuCtxGetFlags`, `cuCtxSetFlags`.
         const CONTEXT_FLAGS = 1 << 10;
+        /// Device memory can be allocated and freed in the order of a stream: `cuMemAllocAsync`, `cuMemFreeAsync` and those with them. The device may
+        /// still refuse, see [`Device::has_memory_pools`](crate::Device::has_memory_pools).
+        const MEMORY_POOLS = 1 << 11;
     }
 }

@@ -33,6 +33,8 @@ impl Attribute {
     pub const COMPUTE_MAJOR: Self = Self(75);
     /// The part of its compute capability behind the dot.
     pub const COMPUTE_MINOR: Self = Self(76);
+    /// Not 0: its memory can be allocated and freed in the order of a stream.
+    pub const MEMORY_POOLS: Self = Self(115);
     /// Not 0: its streams can store 64-bit words.
     pub const STORES_WORDS: Self = Self(122);
 }
@@ -69,6 +71,23 @@ impl Device {
     pub(crate) fn new(cuda: Cuda, ordinal: Ordinal) -> Result<Self, Error> {
         let handle = cuda.device_of(ordinal)?;
         Ok(Self { cuda, ordinal, handle })
+    }
+
+    /// The device of the context that is bound.
+    #[cfg(feature = "ops")]
+    pub(crate) fn current(cuda: &Cuda) -> Result<Self, CallError> {
+        let mut handle = 0;
+        // SAFETY: `handle` is a handle's room; where no context is bound the driver says so.
+        let status = unsafe { (cuda.symbols().cuCtxGetDevice)(&raw mut handle) };
+        cuda.check("cuCtxGetDevice", status)?;
+        // Handles of devices are their numbers.
+        Ok(Self { cuda: cuda.clone(), ordinal: Ordinal(handle.unsigned_abs()), handle })
+    }
+
+    /// The driver's own handle.
+    #[cfg(feature = "ops")]
+    pub(crate) const fn handle(&self) -> CUdevice {
+        self.handle
     }
 
     /// Its number.
@@ -149,6 +168,14 @@ impl Device {
     /// As [`attribute`](Self::attribute), but for a driver that does not know it.
     pub fn stores_words(&self) -> Result<bool, Error> {
         Ok(self.cuda.caps().contains(Caps::STORE_WORDS) && self.has(Attribute::STORES_WORDS)?)
+    }
+
+    /// Whether driver and device can allocate and free memory in the order of a stream.
+    ///
+    /// # Errors
+    /// As [`attribute`](Self::attribute), but for a driver that does not know it.
+    pub fn has_memory_pools(&self) -> Result<bool, Error> {
+        Ok(self.cuda.caps().contains(Caps::MEMORY_POOLS) && self.has(Attribute::MEMORY_POOLS)?)
     }
 
     /// Whether it can use the host's memory at all, as lines need it.

@@ -251,6 +251,15 @@ unsafe impl LineDriver for Cuda {
         self.status("cuEventQuery", status)
     }
 
+    unsafe fn event_wait(&self, stream: RawStream, event: RawEvent) -> Result<(), CallError> {
+        let Some(wait) = self.symbols().cuStreamWaitEvent else {
+            return Err(self.absent("cuStreamWaitEvent"));
+        };
+        // SAFETY: both are alive and the stream is of the bound context; 0 is the flag of a wait as any.
+        let status = unsafe { wait(stream.as_ptr(), event.as_ptr(), 0) };
+        self.check("cuStreamWaitEvent", status)
+    }
+
     unsafe fn page_alloc(&self, bytes: usize) -> Result<RawPage, CallError> {
         let mut host = ptr::null_mut();
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;

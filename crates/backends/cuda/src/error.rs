@@ -24,10 +24,13 @@ pub(crate) const BACKEND: &str = "cuda";
 /// use wakeline_mapped::error::Kind;
 /// assert_eq!(kind(700), Kind::Sticky); // CUDA_ERROR_ILLEGAL_ADDRESS
 /// assert_eq!(kind(801), Kind::NotSupported); // CUDA_ERROR_NOT_SUPPORTED
-/// assert_eq!(kind(2), Kind::Refused); // CUDA_ERROR_OUT_OF_MEMORY
+/// assert_eq!(kind(2), Kind::OutOfMemory); // CUDA_ERROR_OUT_OF_MEMORY
+/// assert_eq!(kind(1), Kind::Refused); // CUDA_ERROR_INVALID_VALUE
 /// ```
 pub const fn kind(status: i32) -> Kind {
     match status {
+        // OUT_OF_MEMORY
+        2 => Kind::OutOfMemory,
         // DEINITIALIZED
         4 => Kind::Gone,
         // memory and links: ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED
@@ -123,6 +126,7 @@ mod tests {
     #[test]
     fn every_status_has_the_kind_that_the_header_gives_it() {
         let of = |wanted: Kind| (0..1_000).filter(|status| kind(*status) == wanted).collect::<Vec<_>>();
+        assert_eq!(of(Kind::OutOfMemory), [2]);
         assert_eq!(of(Kind::Gone), [4]);
         let sticky = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911];
         assert_eq!(of(Kind::Sticky), sticky);

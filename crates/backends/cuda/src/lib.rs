@@ -6,6 +6,7 @@
 //! | here | what for |
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
+//! | `CudaDevice`, `CudaTensor`, `CudaRuntime` | the device of operations, with the feature `ops`: see `wakeline-ops` |
 //! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
 //! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
@@ -39,6 +40,8 @@
 
 #![allow(unsafe_code, reason = "a backend: it calls the driver's C interface")]
 
+#[cfg(feature = "ops")]
+mod access;
 mod calls;
 mod caps;
 mod clock;
@@ -53,12 +56,16 @@ pub mod kernels;
 mod load;
 mod memory;
 mod module;
+#[cfg(feature = "ops")]
+mod ops;
 mod readback;
 mod sys;
 mod timed;
 mod wait;
 mod words;
 
+#[cfg(feature = "ops")]
+pub use access::CudaMemory;
 pub use calls::{Calls, Schedule, synchronize};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
@@ -71,6 +78,11 @@ pub use graph::Graph;
 pub use load::Loader;
 pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
+#[cfg(feature = "ops")]
+pub use ops::{
+    CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, CudaTensor,
+    DEVICE_BYTES_KEPT,
+};
 pub use readback::Readback;
 pub use timed::{STAMPS, TimedPort, TimedStream};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
@@ -78,6 +90,7 @@ pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 pub use wakeline_mapped::error::{CallError, Kind};
 #[doc(inline)]
 pub use wakeline_mapped::{
-    Answer, Bound, Census, CompletionPath, Context, ContextConfig, Counts, KernelWord, LineDriver,
-    MappedLine, Ordinal, PROBE_MS_MAX, Port, SLOTS_MAX, SlotUse, Stream, WeakContext,
+    Answer, Bound, Census, CompletionPath, Context, ContextConfig, Counts, Event, KernelWord, LineDriver,
+    MappedLine, Ordinal, PINNED_BYTES, PROBE_MS_MAX, Pinned, PinnedUse, Port, SLOTS_MAX, SlotUse, Stream,
+    WeakContext,
 };

@@ -63,11 +63,26 @@ impl Module {
 
     /// As [`from_ptx`](Self::from_ptx), and stays loaded for as long as the context is there: nobody need know when its last kernel has ended.
     pub(crate) fn for_good(context: &Context<Cuda>, ptx: &str) -> Result<Self, Error> {
-        let mut module = Self::from_ptx(context, ptx)?;
-        if let Some(loaded) = Arc::get_mut(&mut module.loaded) {
+        Ok(Self::from_ptx(context, ptx)?.kept())
+    }
+
+    /// As [`for_good`](Self::for_good), of [`from_image`](Self::from_image).
+    ///
+    /// # Safety
+    ///
+    /// As [`from_image`](Self::from_image).
+    #[cfg(feature = "ops")]
+    pub(crate) unsafe fn image_for_good(context: &Context<Cuda>, image: &[u8]) -> Result<Self, Error> {
+        // SAFETY: as the caller says.
+        Ok(unsafe { Self::from_image(context, image) }?.kept())
+    }
+
+    /// The same, and no handle unloads it.
+    fn kept(mut self) -> Self {
+        if let Some(loaded) = Arc::get_mut(&mut self.loaded) {
             loaded.unloads = false;
         }
-        Ok(module)
+        self
     }
 
     /// Loads a binary image: a cubin or a fat binary.
@@ -196,11 +211,27 @@ impl Function {
         shared_bytes: u32,
         parameters: [&dyn Parameter; N],
     ) -> Result<(), Error> {
+        let mut values = parameters.map(|value| ptr::from_ref(value).cast::<c_void>().cast_mut());
+        // SAFETY: as the caller says; the pointers are to the parameters.
+        unsafe { self.launch_with(stream, grid.into(), block.into(), shared_bytes, &mut values) }
+    }
+
+    /// As [`launch`](Self::launch), with pointers to the parameters.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch); each pointer is to a value of the kernel's parameter of that place.
+    pub(crate) unsafe fn launch_with(
+        &self,
+        stream: RawStream,
+        grid: Dim,
+        block: Dim,
+        shared_bytes: u32,
+        values: &mut [*mut c_void],
+    ) -> Result<(), Error> {
         let context = self.module.context();
         let cuda = context.driver();
         let launch = cuda.symbols().cuLaunchKernel.ok_or_else(|| cuda.absent("cuLaunchKernel"))?;
-        let (grid, block) = (grid.into(), block.into());
-        let mut values = parameters.map(|value| ptr::from_ref(value).cast::<c_void>().cast_mut());
         let (values, extra) = (values.as_mut_ptr(), ptr::null_mut());
         let _bound = context.bind()?;
         // SAFETY: the context is bound, the function's module loaded; stream, parameters and what is done with them are as the

@@ -19,6 +19,7 @@ pub(crate) type CUdeviceptr = u64;
 pub(crate) type CUcontext = *mut c_void;
 pub(crate) type CUstream = *mut c_void;
 pub(crate) type CUevent = *mut c_void;
+pub(crate) type CUmemoryPool = *mut c_void;
 pub(crate) type CUmodule = *mut c_void;
 pub(crate) type CUfunction = *mut c_void;
 pub(crate) type CUgraph = *mut c_void;
@@ -68,6 +69,8 @@ pub(crate) const CU_CTX_SCHED_BLOCKING_SYNC: c_uint = 4;
 pub(crate) const CU_CTX_SCHED_MASK: c_uint = 7;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
@@ -222,7 +225,15 @@ symbols! {
     cuMemFree 3020 "cuMemFree_v2" COPIES (CUdeviceptr);
     cuMemcpyHtoDAsync 3020 "cuMemcpyHtoDAsync_v2" COPIES (CUdeviceptr, *const c_void, usize, CUstream);
     cuMemcpyDtoHAsync 3020 "cuMemcpyDtoHAsync_v2" COPIES (*mut c_void, CUdeviceptr, usize, CUstream);
+    cuMemcpyDtoDAsync 3020 "cuMemcpyDtoDAsync_v2" COPIES (CUdeviceptr, CUdeviceptr, usize, CUstream);
     cuMemsetD8Async 3020 "cuMemsetD8Async" COPIES (CUdeviceptr, u8, usize, CUstream);
+
+    // memory in the order of streams
+    cuMemAllocAsync 11020 "cuMemAllocAsync" MEMORY_POOLS (*mut CUdeviceptr, usize, CUstream);
+    cuMemFreeAsync 11020 "cuMemFreeAsync" MEMORY_POOLS (CUdeviceptr, CUstream);
+    cuDeviceGetDefaultMemPool 11020 "cuDeviceGetDefaultMemPool" MEMORY_POOLS (*mut CUmemoryPool, CUdevice);
+    cuMemPoolGetAttribute 11020 "cuMemPoolGetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
+    cuMemPoolSetAttribute 11020 "cuMemPoolSetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
 
     // kernels
     cuModuleLoadDataEx 2010 "cuModuleLoadDataEx" MODULES (

@@ -101,7 +101,7 @@ fn not_ready_is_pending_and_no_failure() {
 fn a_failure_has_its_kind_its_name_and_its_text() {
     let (fake, cuda) = loaded();
     for (status, kind, name) in [
-        (2, Kind::Refused, "CUDA_ERROR_OUT_OF_MEMORY"),
+        (2, Kind::OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"),
         (4, Kind::Gone, "CUDA_ERROR_DEINITIALIZED"),
         (700, Kind::Sticky, "CUDA_ERROR_ILLEGAL_ADDRESS"),
         (719, Kind::Sticky, "CUDA_ERROR_LAUNCH_FAILED"),

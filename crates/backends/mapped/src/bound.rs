@@ -10,7 +10,8 @@ use crate::error::{CallError, Kind};
 /// own context and mode are back.
 ///
 /// A thread pool's thread has another context than the one that made the stream, or none at all: every operation binds its own.
-/// Costs a look at the thread's context and two exchanges of its mode; nothing else where the context is right.
+/// Costs a look at the thread's context and two exchanges of its mode; nothing else where the context is right, and one exchange less
+/// within another of these.
 #[derive(Debug)]
 pub struct Bound<'d, D: LineDriver> {
     driver: &'d D,
@@ -45,7 +46,8 @@ impl<'d, D: LineDriver> Bound<'d, D> {
         };
         let mut bound = Self { driver, context, before, mode: None, here: PhantomData };
         bound.mode = match driver.exchange_capture_mode(D::RELAXED) {
-            Ok(mode) => Some(mode),
+            // As it is, there is nothing to give back.
+            Ok(mode) => Some(mode).filter(|mode| *mode != D::RELAXED),
             // A driver that knows of no modes knows of no captures to disturb.
             Err(error) if error.kind == Kind::NotSupported => None,
             Err(error) => return Err(error),

@@ -28,16 +28,22 @@ pub struct ContextConfig {
     pub probe_ms_max: u64,
     /// How many words, thus streams at a time, there may be: from one page of them (512) to [`SLOTS_MAX`]. They are allocated by the page, when needed.
     pub slots_max: u64,
+    /// How many bytes of pinned memory of the host there may be for copies, those that wait in its pool included.
+    pub pinned_bytes_max: usize,
 }
 
+/// How many bytes of pinned memory a context may have, where nothing else is said: 1 GiB.
+pub const PINNED_BYTES: usize = 1 << 30;
+
 impl Default for ContextConfig {
-    /// Words, fallbacks allowed, a tenth of a second for the probe, 65,536 streams.
+    /// Words, fallbacks allowed, a tenth of a second for the probe, 65,536 streams, [`PINNED_BYTES`].
     fn default() -> Self {
         Self {
             completion: CompletionPath::Word,
             strictness: Strictness::Fallback,
             probe_ms_max: 100,
             slots_max: 65_536,
+            pinned_bytes_max: PINNED_BYTES,
         }
     }
 }

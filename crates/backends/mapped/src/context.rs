@@ -188,7 +188,21 @@ impl<D: LineDriver> Context<D> {
     ///
     /// The first fault, now and ever after.
     pub fn health(&self) -> Result<(), Error> {
-        self.inner.health()
+        self.inner.health().inspect_err(|_| self.inner.abandon_if_failed())
+    }
+
+    /// That something new can be made in it. Costs a load and a look at which process this is.
+    ///
+    /// # Errors
+    ///
+    /// [`Forked`](ErrorCode::Forked), [`ContextClosed`](ErrorCode::ContextClosed), or the context's first fault as far as it is known.
+    pub fn open(&self) -> Result<(), Error> {
+        self.inner.open()
+    }
+
+    /// How many functions handed to [`Stream::call_host`] panicked, or as they were dropped uncalled.
+    pub fn host_function_panics(&self) -> u64 {
+        self.inner.hosted.panics()
     }
 
     /// How the words are used.
@@ -214,6 +228,12 @@ impl<D: LineDriver> Context<D> {
     /// What a failed call of the caller's own means for this context: a sticky fault breaks it for every wait.
     pub fn told(&self, error: crate::error::CallError) -> Error {
         self.inner.told(error)
+    }
+
+    /// As [`told`](Self::told), of a call that was to give so many bytes of memory of this sort ("device"): want of it is
+    /// [`OutOfMemory`](ErrorCode::OutOfMemory).
+    pub fn no_memory(&self, sort: &'static str, bytes: usize, error: crate::error::CallError) -> Error {
+        self.inner.no_memory(sort, bytes, error)
     }
 
     /// Counts a failed call of the caller's own where nobody can be told: in a drop.

@@ -6,7 +6,7 @@
 //! | streams | [`stream_create`](LineDriver::stream_create), [`stream_destroy`](LineDriver::stream_destroy), [`stream_context`](LineDriver::stream_context), [`stream_query`](LineDriver::stream_query), [`store`](LineDriver::store), [`call_host`](LineDriver::call_host) | the awaited streams; the store of a word behind their work |
 //! | warming | [`idle_kernel`](LineDriver::idle_kernel), [`launch_idle`](LineDriver::launch_idle) | having what a launch needs in the caches |
 //! | captures | [`capturing`](LineDriver::capturing), [`exchange_capture_mode`](LineDriver::exchange_capture_mode) | never disturbing a capture of the user's |
-//! | events | [`event_create`](LineDriver::event_create), [`event_destroy`](LineDriver::event_destroy), [`event_record`](LineDriver::event_record), [`event_query`](LineDriver::event_query) | the point itself |
+//! | events | [`event_create`](LineDriver::event_create), [`event_destroy`](LineDriver::event_destroy), [`event_record`](LineDriver::event_record), [`event_query`](LineDriver::event_query), [`event_wait`](LineDriver::event_wait) | the point itself; order between streams |
 //! | memory | [`page_alloc`](LineDriver::page_alloc), [`page_free`](LineDriver::page_free) | pages of completion lines |
 //!
 //! All else (who owns what, in which order, what a failure means) is this crate's and is written once.
@@ -208,6 +208,10 @@ pub unsafe trait LineDriver: Clone + Send + Sync + fmt::Debug + 'static {
 
     /// Whether all that `event` stands for is done.
     unsafe fn event_query(&self, event: RawEvent) -> Result<Status, CallError>;
+
+    /// Has what is enqueued on `stream` from now on wait, on the device, for what `event` stands for now; the bound context is the stream's. MUST NOT
+    /// wait for it here, and what the event stands for later MUST NOT matter.
+    unsafe fn event_wait(&self, stream: RawStream, event: RawEvent) -> Result<(), CallError>;
 
     /// Allocates host memory that devices can store into, whatever context their stream is of. `bytes` is a multiple of 4,096.
     unsafe fn page_alloc(&self, bytes: usize) -> Result<RawPage, CallError>;

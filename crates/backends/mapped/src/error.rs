@@ -15,6 +15,8 @@ pub enum Kind {
     Gone,
     /// The call would have disturbed a capture, or did.
     Capturing,
+    /// There is not that much memory; others may work.
+    OutOfMemory,
     /// This call failed; others may work.
     Refused,
 }

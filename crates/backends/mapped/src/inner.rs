@@ -20,7 +20,9 @@ use crate::census::{count, failed_in_drop};
 use crate::config::ContextConfig;
 use crate::driver::{LineDriver, Ordinal, RawContext, RawEvent};
 use crate::error::{CallError, Kind};
+use crate::hosted::Hosted;
 use crate::path::CompletionPath;
+use crate::pinned::Blocks;
 use crate::pool::{Armed, PAGE_BYTES, Place, Pool};
 use crate::sync::Lock;
 use crate::warm::Warming;
@@ -46,6 +48,7 @@ pub(crate) struct Inner<D: LineDriver> {
     /// Keeps a context of somebody else's alive.
     owner: Lock<Option<Box<dyn Any + Send + Sync>>>,
     pub(crate) slots_max: usize,
+    pub(crate) pinned_bytes_max: usize,
     /// Set once, when the context is whole.
     pub(crate) path: OnceLock<Declared<CompletionPath>>,
     /// The first sticky fault.
@@ -60,6 +63,10 @@ pub(crate) struct Inner<D: LineDriver> {
     health: OnceLock<RawEvent>,
     /// What waits with `+warm` launch.
     pub(crate) warming: Warming,
+    /// Pinned memory that nobody owns.
+    pub(crate) pinned: Lock<Blocks>,
+    /// Functions of the host that the driver may still call.
+    pub(crate) hosted: Hosted,
     freed: AtomicBool,
 }
 
@@ -72,6 +79,7 @@ impl<D: LineDriver> Inner<D> {
             hold,
             owner: Lock::default(),
             slots_max: usize::try_from(config.slots_max).unwrap_or(usize::MAX),
+            pinned_bytes_max: config.pinned_bytes_max,
             path: OnceLock::new(),
             fault: OnceLock::new(),
             process: std::process::id(),
@@ -80,6 +88,8 @@ impl<D: LineDriver> Inner<D> {
             events: Lock::default(),
             health: OnceLock::new(),
             warming: Warming::default(),
+            pinned: Lock::default(),
+            hosted: Hosted::default(),
             freed: AtomicBool::new(false),
         }
     }
@@ -162,6 +172,16 @@ impl<D: LineDriver> Inner<D> {
         error.into()
     }
 
+    /// What a call that was to give memory and failed is to its caller; want of memory has a code of its own.
+    #[cold]
+    pub(crate) fn no_memory(&self, sort: &'static str, bytes: usize, error: CallError) -> Error {
+        if error.kind == Kind::OutOfMemory {
+            let coded = Error::new(ErrorCode::OutOfMemory, [&D::NAME, &sort, &bytes, &error]);
+            return coded.with_source(error);
+        }
+        self.told(error)
+    }
+
     /// Asks the driver whether the context is sound.
     pub(crate) fn health(&self) -> Result<(), Error> {
         self.sound()?;
@@ -182,10 +202,14 @@ impl<D: LineDriver> Inner<D> {
         Ok(())
     }
 
+    /// An event of the pool, if there is one.
+    pub(crate) fn kept_event(&self) -> Option<RawEvent> {
+        self.events.lock().pop()
+    }
+
     /// An event that nobody else uses. The context is bound.
     pub(crate) fn take_event(&self) -> Result<RawEvent, Error> {
-        let kept = self.events.lock().pop();
-        match kept {
+        match self.kept_event() {
             Some(event) => Ok(event),
             // SAFETY: the caller has bound the context.
             None => unsafe { self.driver.event_create() }.map_err(|error| self.told(error)),
@@ -309,6 +333,11 @@ impl<D: LineDriver> Inner<D> {
                     // SAFETY: the context is bound and the event its own; no port is left.
                     note(unsafe { self.driver.event_destroy(event) });
                 }
+                let blocks = self.pinned.lock().take();
+                for block in blocks {
+                    // SAFETY: the block is of this driver, nobody owns it, and what used it was done before it was given back.
+                    note(unsafe { self.driver.page_free(block) });
+                }
                 for page in pages {
                     // SAFETY: the page is of this driver; no handle of its lines is left, and every store into it has landed.
                     let result = unsafe { self.driver.page_free(page) };
@@ -336,11 +365,19 @@ impl<D: LineDriver> Inner<D> {
             if given_back.is_err() {
                 count(&census.contexts_leaked);
             }
+            match self.hold {
+                // Nothing of it runs any more.
+                Hold::Created => self.hosted.abandon(),
+                // Others may hold it too.
+                Hold::Primary(_) | Hold::Foreign | Hold::Kept => self.hosted.leave(),
+            }
             note(given_back);
         } else if self.hold != Hold::Foreign {
             core::mem::forget(owner);
             count(&census.contexts_leaked);
+            self.hosted.leave();
         }
+        self.abandon_if_failed();
         first
     }
 }

@@ -1,5 +1,6 @@
 //! What the CUDA and HIP backends of wakeline share: completion lines in mapped host memory, who owns them, the streams that store into them, and
-//! their points. A backend supplies its driver's calls as a [`LineDriver`]; everything else is here, once.
+//! their points; and, for operations on top, events between streams, functions of the host and pinned memory. A backend supplies its driver's calls as a
+//! [`LineDriver`]; everything else is here, once.
 //!
 //! ```text
 //!   Context ──makes──► Stream ──port()──► Port ──► a wait, on any host
@@ -25,10 +26,13 @@ mod config;
 mod context;
 pub mod driver;
 pub mod error;
+mod event;
+mod hosted;
 mod inner;
 mod kernel;
 mod line;
 mod path;
+mod pinned;
 mod pool;
 mod port;
 mod probe;
@@ -38,12 +42,14 @@ mod warm;
 
 pub use bound::Bound;
 pub use census::{Census, Counts};
-pub use config::{ContextConfig, PROBE_MS_MAX, SLOTS_MAX};
+pub use config::{ContextConfig, PINNED_BYTES, PROBE_MS_MAX, SLOTS_MAX};
 pub use context::{Context, WeakContext};
 pub use driver::{LineDriver, Ordinal};
+pub use event::Event;
 pub use kernel::KernelWord;
 pub use line::MappedLine;
 pub use path::{CompletionPath, Probe};
+pub use pinned::{PINNED_BLOCK_BYTES_MIN, Pinned, PinnedUse};
 pub use pool::{PAGE_BYTES, SlotUse};
 pub use port::{Answer, BLOCK_NAP_PART, BLOCK_NAP_US_MAX, BLOCK_NAP_US_MIN, CALLBACK_LATE_MS_MAX, Port};
 pub use stream::Stream;

@@ -91,6 +91,38 @@ impl<D: LineDriver> Port<D> {
         Ok(Self { stream, event, word: None, answer: None, by_callback: false, overdue: None, blocked })
     }
 
+    /// As [`new`](Self::new), armed: looks, binds and looks again once for both.
+    pub(crate) fn armed(stream: &Stream<D>) -> Result<Self, Error> {
+        let (shared, context) = (stream.shared(), &stream.shared().context);
+        context.open()?;
+        shared.is_here()?;
+        let bound = context.bind()?;
+        shared.is_free()?;
+        let event = context.take_event()?;
+        // SAFETY: the context is bound, the event its own and the stream alive.
+        let recorded = unsafe { context.driver.event_record(event, shared.raw) };
+        let path = context.completion();
+        let stored = match recorded {
+            Ok(()) => shared.store_bound(&bound, path),
+            Err(error) => Err(shared.failed(error)),
+        };
+        // Where something was stored, that looked again, behind the event too.
+        let word = match stored {
+            Ok(None) => shared.is_free().map(|()| None),
+            stored => stored,
+        };
+        drop(bound);
+        let (stream, blocked, by_callback) =
+            (stream.clone(), Duration::ZERO, path == CompletionPath::Callback);
+        match word {
+            Ok(word) => Ok(Self { stream, event, word, answer: None, by_callback, overdue: None, blocked }),
+            Err(error) => {
+                context.give_event(event);
+                Err(error)
+            }
+        }
+    }
+
     /// Takes a word that somebody else stores.
     pub(crate) fn set_word(&mut self, word: Word<D>) {
         self.word = Some(word);
@@ -112,7 +144,8 @@ impl<D: LineDriver> Port<D> {
 
     /// Asks once, for the work and for the host function that is behind it, and keeps the answer.
     fn status(&mut self) -> Result<Status, Error> {
-        let mut answer = self.ask()?;
+        // What the host was to be called for behind a fault goes with the first who hears of that: nobody else may come by.
+        let mut answer = self.ask().inspect_err(|_| self.inner().abandon_if_failed())?;
         // A stream that has nothing left has nobody to run any more.
         if answer == Some(Answer::Event) && self.awaits_callback() {
             let since = self.overdue.get_or_insert_with(std::time::Instant::now);

@@ -204,9 +204,7 @@ impl<D: LineDriver> Stream<D> {
     ///
     /// As [`port`](Self::port).
     pub fn armed_port(&self) -> Result<Port<D>, Error> {
-        let mut port = self.port()?;
-        port.arm()?;
-        Ok(port)
+        Port::armed(self)
     }
 
     /// That something may be enqueued on it now and from this thread, to be awaited by a point: it is not captured, its context is sound and open,
@@ -233,6 +231,11 @@ impl<D: LineDriver> Stream<D> {
     /// The driver's own handle, for launching work by other means.
     pub fn raw(&self) -> RawStream {
         self.inner.raw
+    }
+
+    /// Whether it belongs to this context.
+    pub fn is_of(&self, context: &Context<D>) -> bool {
+        Arc::ptr_eq(&self.inner.context, context.inner())
     }
 
     /// The context that it belongs to.
@@ -290,17 +293,29 @@ impl<D: LineDriver> Shared<D> {
 
     /// As [`store`](Self::store), on this path.
     pub(crate) fn store_by(&self, path: CompletionPath) -> Result<Option<Word<D>>, Error> {
+        if path == CompletionPath::Poll {
+            return Ok(None);
+        }
+        let bound = self.context.bind()?;
+        // A store would become part of the graph, or run at once, as some drivers do.
+        self.is_free()?;
+        self.store_bound(&bound, path)
+    }
+
+    /// As [`store`](Self::store), with the context bound and right behind a look that found no capture.
+    pub(crate) fn store_bound(
+        &self,
+        bound: &Bound<'_, D>,
+        path: CompletionPath,
+    ) -> Result<Option<Word<D>>, Error> {
         let context = &self.context;
         if path == CompletionPath::Poll {
             return Ok(None);
         }
-        let bound = context.bind()?;
-        // A store would become part of the graph, or run at once, as some drivers do.
-        self.is_free()?;
         let (result, seq) = {
             let mut submission = self.submission.lock();
             let seq = submission.last.next();
-            let result = self.enqueue(&bound, path, seq);
+            let result = self.enqueue(bound, path, seq);
             match &result {
                 // What was in front of it lands before it, or was not enqueued.
                 Ok(()) => *submission = Submission { last: seq, sure: true, ..*submission },

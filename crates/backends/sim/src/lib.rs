@@ -68,6 +68,8 @@ pub use job::{SimArgs, SimKernel};
 pub use line::SlotUse;
 pub use log::{Counts, LogEntry, LogEvent};
 pub use memory::{MISUSES_MAX, MemoryUse, Misuse};
+#[cfg(feature = "ops")]
+pub use ops::{SimOpStream, SimRuntime, SimTensor};
 pub use port::{SimPort, Witness};
 pub use stream::SimStream;
 pub use tend::{ASK_NS, VirtualWatcher};

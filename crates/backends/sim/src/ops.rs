@@ -11,7 +11,16 @@ use crate::device::SimDevice;
 use crate::job::SimKernel;
 use crate::port::SimPort;
 use crate::stream::SimStream;
-use crate::time::TimeLine;
+use crate::time::{TimeLine, VirtualTime};
+
+/// Numbers in memory of a simulated device.
+pub type SimTensor<T, L = VirtualTime> = wakeline_ops::Tensor<T, SimDevice<L>>;
+
+/// A runtime of operations on a simulated device.
+pub type SimRuntime<L = VirtualTime> = wakeline_ops::Runtime<SimDevice<L>>;
+
+/// A stream of such a runtime.
+pub type SimOpStream<L = VirtualTime> = wakeline_ops::Stream<SimDevice<L>>;
 
 impl<T: TimeLine + Send + Sync + 'static> Device for SimDevice<T> {
     type Stream = SimStream<T>;

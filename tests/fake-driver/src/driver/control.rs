@@ -69,6 +69,14 @@ fn answer(state: &mut State, request: Request) -> serde_json::Result<Vec<u8>> {
             state.check_freed();
             json(state.log.violations())
         }
+        Request::Forgive => {
+            state.log.forgive();
+            json(())
+        }
+        Request::Priority(stream) => json(state.priority(stream)),
+        Request::ReleaseThreshold(device) => {
+            json(state.release_thresholds.get(&device).copied().unwrap_or(0))
+        }
         Request::Live => {
             shared().advance(state);
             json(state.live())

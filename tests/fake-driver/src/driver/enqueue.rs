@@ -237,6 +237,14 @@ pub(super) fn allocate_async(state: &mut State, out: Out<u64>, bytes: usize, str
     state.forbid_capturing(handle)?;
     let context = state.streams.get(&handle).map_or(0, |stream| stream.context);
     let address = state.allocate_device(context, bytes)?;
+    // It is there from its turn on, and for other streams once they are behind that.
+    match state.enqueue(handle, Op::Nothing) {
+        Ok(point) => state.pages.set_beginning(address, point),
+        Err(stop) => {
+            state.free_pages(address);
+            return Err(stop);
+        }
+    }
     out.set(address)
 }
 

@@ -8,7 +8,7 @@
 use core::ffi::{c_char, c_int, c_uint};
 
 use super::arg::{Address, Arg, Chars, HostFn, List, Out, Params, StreamArg, Text};
-use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, stream};
+use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, pool, stream};
 use crate::Status;
 
 /// An exported function.
@@ -125,6 +125,9 @@ exports! {
     "cuMemFree" 3020 cuMemFree_v2(address: u64) => memory::free;
     "cuMemAllocAsync" 11020 cuMemAllocAsync(out: Out<u64>, bytes: usize, stream: StreamArg) => enqueue::allocate_async;
     "cuMemFreeAsync" 11020 cuMemFreeAsync(address: u64, stream: StreamArg) => enqueue::free_async;
+    "cuDeviceGetDefaultMemPool" 11020 cuDeviceGetDefaultMemPool(out: Out<u64>, device: c_int) => pool::default_of;
+    "cuMemPoolGetAttribute" 11020 cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::get_attribute;
+    "cuMemPoolSetAttribute" 11020 cuMemPoolSetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::set_attribute;
     "cuMemGetInfo" 3020 cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) => memory::info;
     "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2(to: u64, from: Address, bytes: usize, stream: StreamArg) => enqueue::copy_to_device;
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2(to: Address, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_to_host; keeps None;

@@ -36,6 +36,13 @@ pub(super) enum Kernel {
         address: u64,
         value: u64,
     },
+    /// `affine(u64 address, u64 count, u64 factor, u64 addend)`: of so many `u32`, each becomes itself times the factor plus the addend.
+    Affine {
+        address: u64,
+        count: u64,
+        factor: u64,
+        addend: u64,
+    },
     /// `traps()`, `illegal_address()`, `assert_fails()`
     Fault(Status),
     Unknown,
@@ -53,12 +60,13 @@ impl Kernel {
             ("timed_store", &[length, end, address, value]) => {
                 Self::TimedStore { length, end, address, value }
             }
+            ("affine", &[address, count, factor, addend]) => Self::Affine { address, count, factor, addend },
             ("traps", []) => Self::Fault(Status::LAUNCH_FAILED),
             ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
             ("assert_fails", []) => Self::Fault(Status::ASSERT),
             (
-                "occupy" | "occupy_until" | "store_word" | "stamp" | "timed_step" | "timed_store" | "traps"
-                | "illegal_address" | "assert_fails",
+                "occupy" | "occupy_until" | "store_word" | "stamp" | "timed_step" | "timed_store" | "affine"
+                | "traps" | "illegal_address" | "assert_fails",
                 _,
             ) => return None,
             _ => Self::Unknown,
@@ -72,14 +80,22 @@ impl Kernel {
         }
     }
 
-    /// The word it stores.
-    pub(super) fn writes(self) -> Option<u64> {
+    /// The memory it writes.
+    pub(super) fn writes(self) -> Option<(u64, usize)> {
         match self {
-            Self::StoreWord { address, .. } | Self::Stamp { address } => Some(address),
-            Self::TimedStep { end, .. } | Self::TimedStore { end, .. } => Some(end),
+            Self::StoreWord { address, .. } | Self::Stamp { address } => Some((address, 8)),
+            Self::TimedStep { end, .. } | Self::TimedStore { end, .. } => Some((end, 8)),
+            Self::Affine { address, count, .. } => {
+                Some((address, usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(size_of::<u32>())))
+            }
             _ => None,
         }
     }
+}
+
+/// The low half of a word.
+fn low(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or_default()
 }
 
 impl State {
@@ -92,6 +108,12 @@ impl State {
             Kernel::TimedStore { end, address, value, .. } => {
                 self.kernel_stamps(context, end, at);
                 self.kernel_stores(context, address, value);
+            }
+            Kernel::Affine { address, factor, addend, .. } => {
+                let bytes = kernel.writes().map_or(0, |(_, bytes)| bytes);
+                if !self.pages.affine(address, bytes, low(factor), low(addend)) {
+                    self.misses(context, address, "a kernel's access");
+                }
             }
             Kernel::Fault(status) => self.fault(context, status),
             Kernel::Occupy { .. } | Kernel::OccupyUntil { .. } | Kernel::Unknown => {}

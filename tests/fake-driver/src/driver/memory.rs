@@ -19,7 +19,7 @@ impl State {
         if bytes as u64 > self.free_memory_bytes(context) {
             return Err(Status::OUT_OF_MEMORY.into());
         }
-        let start = self.pages.allocate(Page { context, bytes, is_pinned: false });
+        let start = self.pages.allocate(Page { context, bytes, is_pinned: false, from: None });
         start.ok_or(Status::OUT_OF_MEMORY.into())
     }
 
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    fn free_pages(&mut self, start: u64) {
+    pub(super) fn free_pages(&mut self, start: u64) {
         if let Some(written) = self.pages.free(start) {
             self.violation(&format!("{written:#x} was written to after it was freed"));
         }
@@ -71,12 +71,15 @@ impl State {
         Status::INVALID_VALUE
     }
 
-    /// How many operations that are still to come write to the allocation.
-    fn writers(&self, start: u64, bytes: usize) -> usize {
+    /// How many operations that are still to come read from the allocation or write to it.
+    fn users(&self, start: u64, bytes: usize) -> usize {
         let going_on = |context: u64| self.contexts.get(&context).is_some_and(|context| !context.is_halted());
         let streams = self.streams.values().filter(|stream| going_on(stream.context));
-        let writes = streams.flat_map(|stream| &stream.queue).filter_map(|queued| queued.op.writes());
-        writes.filter(|(address, len)| is_within(start, bytes, *address, *len)).count()
+        let uses = streams.flat_map(|stream| &stream.queue).filter(|queued| {
+            let mut touched = queued.op.writes().into_iter().chain(queued.op.reads());
+            touched.any(|(address, len)| is_within(start, bytes, address, len))
+        });
+        uses.count()
     }
 }
 
@@ -87,11 +90,11 @@ pub(super) fn host_allocate(state: &mut State, out: Out<u64>, bytes: usize, flag
     if bytes == 0 || flags & !HOST_FLAGS != 0 {
         return Err(Status::INVALID_VALUE.into());
     }
-    let start = state.pages.allocate(Page { context, bytes, is_pinned: true });
+    let start = state.pages.allocate(Page { context, bytes, is_pinned: true, from: None });
     out.set(start.ok_or(Status::OUT_OF_MEMORY)?)
 }
 
-/// The real call does not wait for the device either, or not always; so what still writes there is a violation.
+/// The real call does not wait for the device either, or not always; so what still uses it is a violation.
 pub(super) fn host_free(state: &mut State, address: Address) -> Answer {
     state.current()?;
     state.forbid_unsafe()?;
@@ -99,9 +102,9 @@ pub(super) fn host_free(state: &mut State, address: Address) -> Answer {
     let Some(page) = state.pages.at(start).filter(|page| page.is_pinned) else {
         return Err(state.unknown_memory(start).into());
     };
-    let writers = state.writers(start, page.bytes);
-    if writers > 0 {
-        state.violation(&format!("{start:#x} is freed while {writers} operations are still to write to it"));
+    let users = state.users(start, page.bytes);
+    if users > 0 {
+        state.violation(&format!("{start:#x} is freed while {users} operations are still to use it"));
     }
     state.free_pages(start);
     Ok(())

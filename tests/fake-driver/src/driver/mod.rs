@@ -34,6 +34,7 @@ mod memory;
 mod module;
 mod op;
 mod pages;
+mod pool;
 mod ptx;
 mod raw;
 mod rules;

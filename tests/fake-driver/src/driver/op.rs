@@ -92,10 +92,18 @@ impl Op {
         }
     }
 
+    /// The memory that it reads, and does not write.
+    pub(super) fn reads(&self) -> Option<(u64, usize)> {
+        match *self {
+            Self::Copy { from: Source::At(from), bytes, .. } => Some((from, bytes)),
+            _ => None,
+        }
+    }
+
     /// The memory that it writes.
     pub(super) fn writes(&self) -> Option<(u64, usize)> {
         match *self {
-            Self::Kernel(kernel) => kernel.writes().map(|address| (address, 8)),
+            Self::Kernel(kernel) => kernel.writes(),
             Self::Store { address, .. } => Some((address, 8)),
             Self::Copy { to, bytes, .. } | Self::Fill { to, bytes, .. } => Some((to, bytes)),
             _ => None,
@@ -106,6 +114,7 @@ impl Op {
 impl State {
     /// Does what `op` does, at the time it ended.
     pub(super) fn perform(&mut self, context: u64, op: &Op, end: u64) {
+        self.check_begun(op);
         match op {
             Op::Nothing | Op::Wait { .. } | Op::Host { .. } => {}
             Op::Kernel(kernel) => self.run(context, *kernel, end),
@@ -126,6 +135,18 @@ impl State {
                 }
             }
             Op::Free { address } => self.freed_by_stream(*address),
+        }
+    }
+
+    /// What an operation uses was allocated before: in its own stream's order, or in another's that it is behind.
+    fn check_begun(&mut self, op: &Op) {
+        let freed = if let Op::Free { address } = *op { Some((address, 1)) } else { None };
+        for (address, _) in op.reads().into_iter().chain(op.writes()).chain(freed) {
+            if self.pages.begins(address).is_some_and(|from| !self.is_reached(from)) {
+                self.violation(&format!(
+                    "{address:#x} is used before it was allocated, for its stream was not waited for"
+                ));
+            }
         }
     }
 

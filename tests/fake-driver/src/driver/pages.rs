@@ -1,14 +1,15 @@
 //! The books of all memory: what lives, what was freed, and whether an access is to the one or the other.
 //!
-//! Freed pinned pages are poisoned and kept for a while. So what still writes to them is seen, and hurts nobody.
+//! Freed pages are poisoned and kept for a while. So what still writes to them is seen, and hurts nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::op::Source;
 use super::raw;
+use super::stream::Point;
 use crate::wire::Live;
 
-/// How much freed pinned memory is kept before the oldest of it is given back.
+/// How much freed memory is kept before the oldest of it is given back.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Page {
     pub(super) context: u64,
     pub(super) bytes: usize,
     pub(super) is_pinned: bool,
+    /// Where in a stream's order it begins to be there.
+    pub(super) from: Option<Point>,
 }
 
 #[derive(Debug, Default)]
@@ -37,10 +40,6 @@ impl Pages {
     /// Frees an allocation. Gives back the start of one that was kept and has been written to since it was freed.
     pub(super) fn free(&mut self, start: u64) -> Option<u64> {
         let page = self.live.remove(&start)?;
-        if !page.is_pinned {
-            raw::free(start, page.bytes);
-            return None;
-        }
         raw::poison(start, page.bytes);
         self.kept.push_back((start, page.bytes));
         self.kept_bytes += page.bytes;
@@ -64,6 +63,18 @@ impl Pages {
             *start
         });
         repoisoned.collect()
+    }
+
+    pub(super) fn set_beginning(&mut self, start: u64, from: Option<Point>) {
+        if let Some(page) = self.live.get_mut(&start) {
+            page.from = from;
+        }
+    }
+
+    /// Where in a stream's order the memory at an address begins to be there.
+    pub(super) fn begins(&self, address: u64) -> Option<Point> {
+        let (start, page) = self.live.range(..=address).next_back()?;
+        page.from.filter(|_| is_within(*start, page.bytes, address, 1))
     }
 
     pub(super) fn at(&self, start: u64) -> Option<Page> {
@@ -119,6 +130,22 @@ impl Pages {
         let there = self.holds(to, bytes);
         if there {
             raw::fill(to, value, bytes);
+        }
+        there
+    }
+
+    /// Each `u32` of it becomes itself times `factor` plus `addend`.
+    pub(super) fn affine(&self, address: u64, bytes: usize, factor: u32, addend: u32) -> bool {
+        let there = bytes == 0 || self.holds(address, bytes);
+        if there && bytes > 0 {
+            let mut numbers = raw::read(address, bytes);
+            for number in numbers.chunks_exact_mut(size_of::<u32>()) {
+                let mut word = [0; size_of::<u32>()];
+                word.copy_from_slice(number);
+                let result = u32::from_ne_bytes(word).wrapping_mul(factor).wrapping_add(addend);
+                number.copy_from_slice(&result.to_ne_bytes());
+            }
+            raw::write(address, &numbers);
         }
         there
     }

@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) streams_made: u64,
     pub(super) events: BTreeMap<u64, Event>,
     pub(super) pages: Pages,
+    /// What the default pools keep, by device.
+    pub(super) release_thresholds: BTreeMap<i32, u64>,
     pub(super) modules: BTreeMap<u64, Module>,
     pub(super) functions: BTreeMap<u64, Function>,
     /// The captures that go on, by their ids.

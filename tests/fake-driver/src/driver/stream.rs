@@ -121,6 +121,11 @@ impl State {
         }
     }
 
+    /// The priority of a stream; 0 of one that is not there.
+    pub(super) fn priority(&self, handle: u64) -> c_int {
+        self.streams.get(&handle).map_or(0, |stream| stream.priority)
+    }
+
     fn per_thread(&mut self, context: u64) -> u64 {
         let thread = current::thread();
         if let Some(made) = self.contexts.get(&context).and_then(|context| context.per_thread.get(&thread)) {

@@ -21,6 +21,7 @@ pub(crate) const KERNELS: &CStr = c".version 8.0
 .visible .entry occupy_until(.param .u64 at) { ret; }
 .visible .entry store_word(.param .u64 address, .param .u64 value, .param .u64 ns) { ret; }
 .visible .entry stamp(.param .u64 address) { ret; }
+.visible .entry affine(.param .u64 address, .param .u64 count, .param .u64 factor, .param .u64 addend) { ret; }
 .visible .entry traps() { trap; }
 .visible .entry illegal_address() { ret; }
 .visible .entry assert_fails() { ret; }
@@ -129,6 +130,10 @@ impl Driver {
         free = cuMemFree_v2(address: u64);
         alloc_async = cuMemAllocAsync(bytes: usize, stream: u64) -> u64;
         free_async = cuMemFreeAsync(address: u64, stream: u64);
+        default_pool = cuDeviceGetDefaultMemPool(device: c_int) -> u64;
+        get_pool_attribute = cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: *mut u64);
+        set_pool_attribute = cuMemPoolSetAttribute(pool: u64, attribute: c_int, value: *mut u64);
+        copy = cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
         to_device = cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
         to_host = cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
         begin_capture = cuStreamBeginCapture_v2(stream: u64, mode: c_uint);

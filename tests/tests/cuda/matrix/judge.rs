@@ -174,7 +174,7 @@ fn is_meant(name: &str, status: i32) -> bool {
         Kind::Gone => is_of_drops(name),
         // A driver that does not know of the attribute.
         Kind::Refused => name == "cuDeviceGetAttribute" && status == 1,
-        Kind::Sticky => false,
+        Kind::OutOfMemory | Kind::Sticky => false,
     }
 }
 

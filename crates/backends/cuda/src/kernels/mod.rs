@@ -11,6 +11,7 @@
 //! | [`STAMP`] | address | stores the device's time in nanoseconds |
 //! | [`TIMED_STEP`] | two addresses | is busy for as many nanoseconds as stand at the first, then stores the device's time at the second |
 //! | [`TIMED_STORE`] | three addresses, value | the same, then stores the value at the third with a fence before it |
+//! | [`AFFINE`] | address, count, factor, addend | of so many `u32`, each becomes itself times the factor plus the addend |
 //! | [`TRAP`] | none | traps: `CUDA_ERROR_LAUNCH_FAILED` (719) |
 //! | [`ILLEGAL_ADDRESS`] | none | stores where nothing is mapped: `CUDA_ERROR_ILLEGAL_ADDRESS` (700) |
 //! | [`ASSERT_FAILS`] | none | fails an assertion: `CUDA_ERROR_ASSERT` (710), and the driver prints it |
@@ -54,6 +55,10 @@ pub const TIMED_STEP: &str = "timed_step";
 /// As [`TIMED_STEP`], then a fence and a store of `value`: `(length, end, address, value)`. One thread.
 pub const TIMED_STORE: &str = "timed_store";
 
+/// Each of `count` `u32` becomes itself times `factor` plus `addend`, by their low halves: `(address, count, factor, addend)`. Any grid and block in
+/// one dimension.
+pub const AFFINE: &str = "affine";
+
 /// Ends in a trap.
 pub const TRAP: &str = "traps";
 
@@ -86,6 +91,7 @@ mod tests {
             STAMP,
             TIMED_STEP,
             TIMED_STORE,
+            AFFINE,
             TRAP,
             ILLEGAL_ADDRESS,
             ASSERT_FAILS,

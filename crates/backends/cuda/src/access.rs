@@ -1,0 +1,219 @@
+//! Memory of the device in the order of its streams: allocations, frees, fills and copies that are enqueued and not waited for.
+//!
+//! One call of the driver a function. A length of zero is none: the driver refuses allocations of it, and nothing is to be done.
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+use wakeline_core::{Error, within};
+use wakeline_mapped::Pinned;
+use wakeline_mapped::error::CallError;
+
+use crate::cuda::Cuda;
+use crate::device::Device;
+use crate::sys::{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CUresult, CUstream};
+use crate::wait::{CuStream, CudaContext};
+
+/// Memory of a device: a name, which frees nothing when it is dropped.
+#[derive(Debug)]
+pub struct CudaMemory {
+    address: u64,
+    len: usize,
+}
+
+impl CudaMemory {
+    /// Where the device sees it; 0 where it has no byte.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many bytes it has.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// That so many bytes are there.
+    fn fits(&self, bytes: usize) -> Result<(), Error> {
+        within("the length of a copy, in bytes,", bytes, 0, self.len).map(drop)
+    }
+}
+
+/// The pool of `device` keeps at least so many bytes that are free, however often somebody synchronizes.
+///
+/// # Errors
+///
+/// The device has no pools, or a call failed.
+pub(crate) fn keep_freed(device: &Device, bytes: u64) -> Result<(), CallError> {
+    let (cuda, attribute) = (device.cuda(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+    let symbols = cuda.symbols();
+    let pool_of =
+        symbols.cuDeviceGetDefaultMemPool.ok_or_else(|| cuda.absent("cuDeviceGetDefaultMemPool"))?;
+    let get = symbols.cuMemPoolGetAttribute.ok_or_else(|| cuda.absent("cuMemPoolGetAttribute"))?;
+    let set = symbols.cuMemPoolSetAttribute.ok_or_else(|| cuda.absent("cuMemPoolSetAttribute"))?;
+    let mut pool = core::ptr::null_mut();
+    // SAFETY: the device is one of the driver's, and `pool` is a handle's room.
+    let status = unsafe { pool_of(&raw mut pool, device.handle()) };
+    cuda.check("cuDeviceGetDefaultMemPool", status)?;
+    let mut kept = 0_u64;
+    // SAFETY: the pool is the device's own; this attribute is a number of 64 bits, and `kept` its room.
+    let status = unsafe { get(pool, attribute, (&raw mut kept).cast::<c_void>()) };
+    cuda.check("cuMemPoolGetAttribute", status)?;
+    if kept >= bytes {
+        return Ok(());
+    }
+    kept = bytes;
+    // SAFETY: as above; the number is only read.
+    let status = unsafe { set(pool, attribute, (&raw mut kept).cast::<c_void>()) };
+    cuda.check("cuMemPoolSetAttribute", status)
+}
+
+/// Makes one call that enqueues, in a context that is well.
+fn enqueue(
+    context: &CudaContext,
+    stream: &CuStream,
+    call: &'static str,
+    f: impl FnOnce(CUstream) -> CUresult,
+) -> Result<(), Error> {
+    context.open()?;
+    let _bound = context.bind()?;
+    let status = f(stream.raw().as_ptr());
+    context.driver().check(call, status).map_err(|error| context.told(error))
+}
+
+fn absent<T>(cuda: &Cuda, call: &'static str, function: Option<T>) -> Result<T, Error> {
+    Ok(function.ok_or_else(|| cuda.absent(call))?)
+}
+
+/// Allocates in the order of `stream`, which is of `context`.
+pub(crate) fn alloc(context: &CudaContext, stream: &CuStream, len: usize) -> Result<CudaMemory, Error> {
+    context.open()?;
+    if len == 0 {
+        return Ok(CudaMemory { address: 0, len });
+    }
+    let cuda = context.driver();
+    let allocate = absent(cuda, "cuMemAllocAsync", cuda.symbols().cuMemAllocAsync)?;
+    let (mut address, _bound) = (0, context.bind()?);
+    // SAFETY: the context is bound, the stream alive and its own, and `address` is an address's room.
+    let status = unsafe { allocate(&raw mut address, len, stream.raw().as_ptr()) };
+    match cuda.check("cuMemAllocAsync", status) {
+        Ok(()) => Ok(CudaMemory { address, len }),
+        Err(error) => Err(context.no_memory("device", len, error)),
+    }
+}
+
+/// # Safety
+///
+/// `stream` and `memory` are of `context`, all uses of the memory are ordered before this, and none comes later.
+pub(crate) unsafe fn free(
+    context: &CudaContext,
+    stream: &CuStream,
+    memory: &CudaMemory,
+) -> Result<(), Error> {
+    if memory.is_empty() {
+        return Ok(());
+    }
+    let cuda = context.driver();
+    let free = absent(cuda, "cuMemFreeAsync", cuda.symbols().cuMemFreeAsync)?;
+    enqueue(context, stream, "cuMemFreeAsync", |stream| {
+        // SAFETY: the context is bound and the stream alive; the memory is freed once and by nobody used any more, says the caller.
+        unsafe { free(memory.address, stream) }
+    })
+}
+
+/// # Safety
+///
+/// `stream` and `memory` are of `context`; the memory stays until this is done, and all other uses are ordered before or behind it.
+pub(crate) unsafe fn fill(
+    context: &CudaContext,
+    stream: &CuStream,
+    memory: &CudaMemory,
+    byte: u8,
+) -> Result<(), Error> {
+    if memory.is_empty() {
+        return context.open();
+    }
+    let cuda = context.driver();
+    let fill = absent(cuda, "cuMemsetD8Async", cuda.symbols().cuMemsetD8Async)?;
+    enqueue(context, stream, "cuMemsetD8Async", |stream| {
+        // SAFETY: the context is bound, the stream alive and the memory as long as that; the rest is as the caller says.
+        unsafe { fill(memory.address, byte, memory.len, stream) }
+    })
+}
+
+/// # Safety
+///
+/// As [`fill`], for both; what only reads `from` needs no order.
+pub(crate) unsafe fn copy(
+    context: &CudaContext,
+    stream: &CuStream,
+    from: &CudaMemory,
+    to: &CudaMemory,
+    len: usize,
+) -> Result<(), Error> {
+    from.fits(len)?;
+    to.fits(len)?;
+    if len == 0 {
+        return context.open();
+    }
+    let cuda = context.driver();
+    let copy = absent(cuda, "cuMemcpyDtoDAsync", cuda.symbols().cuMemcpyDtoDAsync)?;
+    enqueue(context, stream, "cuMemcpyDtoDAsync", |stream| {
+        // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says.
+        unsafe { copy(to.address, from.address, len, stream) }
+    })
+}
+
+/// # Safety
+///
+/// As [`copy`]; the host does not write `from` until this is done.
+pub(crate) unsafe fn upload(
+    context: &CudaContext,
+    stream: &CuStream,
+    from: &Pinned<Cuda>,
+    to: &CudaMemory,
+    len: usize,
+) -> Result<(), Error> {
+    from.fits(len)?;
+    to.fits(len)?;
+    if len == 0 {
+        return context.open();
+    }
+    let cuda = context.driver();
+    let copy = absent(cuda, "cuMemcpyHtoDAsync", cuda.symbols().cuMemcpyHtoDAsync)?;
+    let from: NonNull<c_void> = from.start().cast();
+    enqueue(context, stream, "cuMemcpyHtoDAsync", |stream| {
+        // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says. The host's is pinned, so it is
+        // read in the stream's turn.
+        unsafe { copy(to.address, from.as_ptr().cast_const(), len, stream) }
+    })
+}
+
+/// # Safety
+///
+/// As [`copy`]; the host does not touch `to` until this is done.
+pub(crate) unsafe fn download(
+    context: &CudaContext,
+    stream: &CuStream,
+    from: &CudaMemory,
+    to: &Pinned<Cuda>,
+    len: usize,
+) -> Result<(), Error> {
+    from.fits(len)?;
+    to.fits(len)?;
+    if len == 0 {
+        return context.open();
+    }
+    let cuda = context.driver();
+    let copy = absent(cuda, "cuMemcpyDtoHAsync", cuda.symbols().cuMemcpyDtoHAsync)?;
+    let to: NonNull<c_void> = to.start().cast();
+    enqueue(context, stream, "cuMemcpyDtoHAsync", |stream| {
+        // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says. The host's is pinned, so the
+        // call does not wait for the copy.
+        unsafe { copy(to.as_ptr(), from.address, len, stream) }
+    })
+}

@@ -1,0 +1,367 @@
+//! A CUDA device as the device of operations: the port of `wakeline-ops`, over this driver.
+//!
+//! | what the port asks for | what does it here |
+//! |---|---|
+//! | streams, points | [`CuStream`] and [`CudaPort`], as for waits: streams of our own, words in mapped memory |
+//! | events | events of the context's pool, without timing |
+//! | device memory | the device's default pool: `cuMemAllocAsync`, `cuMemFreeAsync` |
+//! | pinned memory | blocks of the context's pool, recycled |
+//! | host functions | `cuLaunchHostFunc` |
+//! | kernels | [`Function`] of a [`Module`] that stays loaded |
+//!
+//! Invariants:
+//! 1. No call here waits for the device but those that make something: a device, a module, a block of pinned memory that the pool does not have.
+//! 2. After a sticky fault every call fails with the first cause, those that come to know it without asking the driver again.
+//! 3. Each call binds the context that it needs and gives the caller's back.
+
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+
+use wakeline_core::{Error, ErrorCode};
+use wakeline_mapped::driver::Ordinal;
+use wakeline_mapped::{Context, ContextConfig, Event, MappedLine, Pinned};
+use wakeline_ops::port::{self, Arg, Launch, Memory, Priority, Promise, Shape};
+
+use crate::access::{self, CudaMemory};
+use crate::cuda::Cuda;
+use crate::device::Device;
+use crate::module::{Dim, Function, Module};
+use crate::wait::{CuStream, CudaContext, CudaPort};
+
+/// How many bytes of freed device memory the device's default pool keeps for the next allocation, where nothing else is said: all of it.
+///
+/// The driver's own default is 0: it gives all that is free back to the system whenever somebody synchronizes, and the next allocation has to map memory
+/// anew.
+pub const DEVICE_BYTES_KEPT: u64 = u64::MAX;
+
+/// How many arguments a launch takes without an allocation.
+const ARGS_INLINE_MAX: usize = 32;
+
+/// An event between streams of a CUDA device.
+pub type CudaEvent = Event<Cuda>;
+
+/// Pinned memory of the host, for copies from and to a CUDA device.
+#[derive(Debug)]
+pub struct CudaPinned(Pinned<Cuda>);
+
+/// Numbers in memory of a CUDA device.
+pub type CudaTensor<T> = wakeline_ops::Tensor<T, CudaDevice>;
+
+/// A runtime of operations on a CUDA device.
+pub type CudaRuntime = wakeline_ops::Runtime<CudaDevice>;
+
+/// A stream of such a runtime.
+pub type CudaOpStream = wakeline_ops::Stream<CudaDevice>;
+
+/// What a [`CudaDevice`] is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CudaDeviceConfig {
+    /// How words are stored, and how much there may be of what its context has.
+    pub context: ContextConfig,
+    /// How many bytes of freed memory the device's default pool keeps at least, see [`DEVICE_BYTES_KEPT`]. The pool is the whole process's: where others
+    /// have set more it stays so, and it is never set back.
+    pub device_bytes_kept: u64,
+}
+
+impl Default for CudaDeviceConfig {
+    /// The default of a context, and [`DEVICE_BYTES_KEPT`].
+    fn default() -> Self {
+        Self { context: ContextConfig::default(), device_bytes_kept: DEVICE_BYTES_KEPT }
+    }
+}
+
+/// A CUDA device for operations. Clones are handles of one.
+///
+/// ```
+/// use wakeline_cuda::{Cuda, CudaDevice, CudaTensor, Ordinal};
+/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+/// use wakeline_std::{Point, Watcher, block_on};
+///
+/// let cuda = match Cuda::load() {
+///     Ok(cuda) => cuda,
+///     Err(error) => return Ok(println!("skipped: {error}")),
+/// };
+/// let device = CudaDevice::new(&cuda, Ordinal(0))?;
+/// let watcher = Watcher::new()?;
+/// let runtime = Runtime::new(device, &StreamPoolRoundRobin::default(), watcher.handle().tender(&Point::new("ops")))?;
+/// let op = CudaTensor::from_host(vec![1_u32, 2, 3]).then(|tensor| tensor.to_host());
+/// assert_eq!(block_on(op.on(&runtime))?, [1, 2, 3]);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+///
+/// A buffer, a stream or a kernel is to be used with the device that it was made of, or a clone; a stream of another is refused where that is not
+/// already promised.
+#[derive(Clone)]
+pub struct CudaDevice {
+    context: CudaContext,
+    /// The priorities of the least and the most urgent streams.
+    priorities: (i32, i32),
+}
+
+impl CudaDevice {
+    /// A device by its number, in its primary context: the one that it shares with all else in the process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::primary`] and [`in_context`](Self::in_context).
+    pub fn new(cuda: &Cuda, ordinal: Ordinal) -> Result<Self, Error> {
+        Self::with(cuda, ordinal, &CudaDeviceConfig::default())
+    }
+
+    /// The same with another configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with(cuda: &Cuda, ordinal: Ordinal, config: &CudaDeviceConfig) -> Result<Self, Error> {
+        let context = Context::primary(cuda, ordinal, &config.context)?;
+        Self::in_context(context, config.device_bytes_kept)
+    }
+
+    /// The device of this context, in it. Sets how much its default pool keeps.
+    ///
+    /// # Errors
+    ///
+    /// [`Backend`](ErrorCode::Backend): driver or device cannot allocate in the order of a stream ([`Caps::MEMORY_POOLS`](crate::Caps::MEMORY_POOLS),
+    /// [`Device::has_memory_pools`]), or a call failed. There is no fallback: without that, each free would wait for the device.
+    pub fn in_context(context: CudaContext, device_bytes_kept: u64) -> Result<Self, Error> {
+        context.open()?;
+        let (cuda, bound) = (context.driver(), context.bind()?);
+        let device = Device::current(cuda).map_err(|error| context.told(error))?;
+        if !device.has_memory_pools()? {
+            let mut error = cuda.absent("cuMemAllocAsync");
+            "driver or device has no pools of memory, which operations need".clone_into(&mut error.text);
+            return Err(error.into());
+        }
+        access::keep_freed(&device, device_bytes_kept).map_err(|error| context.told(error))?;
+        let priorities = priorities(cuda).map_err(|error| context.told(error))?;
+        drop(bound);
+        Ok(Self { context, priorities })
+    }
+
+    /// Its context: for health, counts, words, and work by other means.
+    pub const fn context(&self) -> &CudaContext {
+        &self.context
+    }
+
+    /// Compiles a text of PTX and loads it. Takes milliseconds, and may wait for the device.
+    ///
+    /// It stays loaded until its context is gone: unloading may wait for the device, and the last who has a kernel may be the one that sees it end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Module::from_ptx`].
+    pub fn ptx(&self, text: &str) -> Result<Module, Error> {
+        Module::for_good(&self.context, text)
+    }
+
+    /// A kernel of a binary image, a cubin or a fat binary, that stays loaded as [`ptx`](Self::ptx) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Module::from_image`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Module::from_image`].
+    pub unsafe fn image(&self, image: &[u8]) -> Result<Module, Error> {
+        // SAFETY: as the caller says.
+        unsafe { Module::image_for_good(&self.context, image) }
+    }
+
+    /// That a stream is of this device, where nobody has promised it.
+    fn owns(&self, stream: &CuStream) -> Result<(), Error> {
+        if stream.is_of(&self.context) {
+            return Ok(());
+        }
+        let (other, own) = (stream.context().raw(), self.context.raw());
+        Err(Error::new(ErrorCode::ForeignStream, [&crate::error::BACKEND, &stream.raw(), &other, &own]))
+    }
+}
+
+/// The least and the most urgent priority; a driver that does not tell has one. The context is bound.
+fn priorities(cuda: &Cuda) -> Result<(i32, i32), wakeline_mapped::error::CallError> {
+    let Some(ask) = cuda.symbols().cuCtxGetStreamPriorityRange else { return Ok((0, 0)) };
+    let (mut least, mut most) = (0, 0);
+    // SAFETY: a context is bound, and both are a number's room.
+    let status = unsafe { ask(&raw mut least, &raw mut most) };
+    cuda.check("cuCtxGetStreamPriorityRange", status)?;
+    Ok((least, most))
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice")
+            .field("context", &self.context)
+            .field("priorities", &self.priorities)
+            .finish()
+    }
+}
+
+impl port::Device for CudaDevice {
+    type Stream = CuStream;
+    type Event = CudaEvent;
+    type Line = MappedLine<Cuda>;
+    type Point = CudaPort;
+
+    /// [`Normal`](Priority::Normal) is 0, as of streams that others make without a word on it: on most devices the least urgent there is.
+    fn stream(&self, priority: Priority) -> Result<CuStream, Error> {
+        let (least, most) = self.priorities;
+        self.context.stream_with_priority(match priority {
+            Priority::Low => least,
+            Priority::Normal => 0,
+            Priority::High => most,
+        })
+    }
+
+    fn event(&self) -> Result<CudaEvent, Error> {
+        Event::new(&self.context)
+    }
+
+    fn record(&self, stream: &CuStream, event: &CudaEvent) -> Result<(), Error> {
+        event.record(stream)
+    }
+
+    fn wait(&self, stream: &CuStream, event: &CudaEvent) -> Result<(), Error> {
+        event.wait(stream)
+    }
+
+    fn point(&self, stream: &CuStream) -> Result<CudaPort, Error> {
+        stream.port()
+    }
+
+    /// Half the calls of a point that is armed by itself.
+    fn armed_point(&self, stream: &CuStream) -> Result<CudaPort, Error> {
+        stream.armed_port()
+    }
+
+    /// Binds the context once: calls that find it bound make two calls of the driver for that in place of six.
+    fn together<R>(&self, calls: impl FnOnce() -> R) -> R {
+        // Where it has failed or is closed, the calls say so without the driver.
+        let _bound = self.context.open().and_then(|()| self.context.bind());
+        calls()
+    }
+
+    fn call_host<F>(&self, stream: &CuStream, function: F) -> Result<(), Error>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        stream.call_host(function)
+    }
+
+    /// One query of an event that was never recorded, where no fault is known yet.
+    fn health(&self) -> Result<(), Error> {
+        self.context.health()
+    }
+}
+
+impl port::Pinned for CudaPinned {
+    fn read(&self, out: &mut [u8], _: Promise) -> Result<(), Error> {
+        // SAFETY: no work that writes it is in flight, says the promise.
+        unsafe { self.0.read(out) }
+    }
+
+    fn write(&self, from: &[u8], _: Promise) -> Result<(), Error> {
+        // SAFETY: no work that reads or writes it is in flight, and no thread reads it, says the promise.
+        unsafe { self.0.write(from) }
+    }
+}
+
+impl Memory for CudaDevice {
+    type Buffer = CudaMemory;
+    type Pinned = CudaPinned;
+
+    fn alloc(&self, stream: &CuStream, len: usize) -> Result<CudaMemory, Error> {
+        self.owns(stream)?;
+        access::alloc(&self.context, stream, len)
+    }
+
+    fn pinned(&self, len: usize) -> Result<CudaPinned, Error> {
+        Pinned::new(&self.context, len).map(CudaPinned)
+    }
+
+    fn free(&self, stream: &CuStream, buffer: &CudaMemory, _: Promise) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { access::free(&self.context, stream, buffer) }
+    }
+
+    fn fill(&self, stream: &CuStream, buffer: &CudaMemory, byte: u8, _: Promise) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { access::fill(&self.context, stream, buffer, byte) }
+    }
+
+    fn copy(
+        &self,
+        stream: &CuStream,
+        from: &CudaMemory,
+        to: &CudaMemory,
+        len: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { access::copy(&self.context, stream, from, to, len) }
+    }
+
+    fn upload(
+        &self,
+        stream: &CuStream,
+        from: &CudaPinned,
+        to: &CudaMemory,
+        len: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { access::upload(&self.context, stream, &from.0, to, len) }
+    }
+
+    fn download(
+        &self,
+        stream: &CuStream,
+        from: &CudaMemory,
+        to: &CudaPinned,
+        len: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { access::download(&self.context, stream, from, &to.0, len) }
+    }
+}
+
+impl Launch for CudaDevice {
+    type Kernel = Function;
+
+    /// Of a module that its last handle unloads, the kernel's last user does that, which may wait for the device: load modules by
+    /// [`CudaDevice::ptx`].
+    fn launch(
+        &self,
+        stream: &CuStream,
+        kernel: &Function,
+        shape: Shape,
+        args: &[Arg<'_, CudaMemory>],
+        _: Promise,
+    ) -> Result<(), Error> {
+        self.context.open()?;
+        let word = |arg: &Arg<'_, CudaMemory>| match *arg {
+            Arg::Word(word) => word,
+            Arg::Read(buffer) | Arg::Write(buffer) => buffer.address(),
+        };
+        // A narrower number is the low bytes of a word, which come first on every host that CUDA has.
+        let enqueue = |words: &mut [u64], values: &mut [*mut c_void]| {
+            for ((arg, room), value) in args.iter().zip(words).zip(values.iter_mut()) {
+                *room = word(arg);
+                *value = ptr::from_mut(room).cast();
+            }
+            let ([x, y, z], [block_x, block_y, block_z]) = (shape.blocks, shape.threads);
+            let block = Dim { x: block_x, y: block_y, z: block_z };
+            // SAFETY: the stream is of this device; the kernel takes these arguments and does with them what may be done, says the promise.
+            unsafe { kernel.launch_with(stream.raw(), Dim { x, y, z }, block, shape.shared_bytes, values) }
+        };
+        let count = args.len();
+        let (mut words, mut values) = ([0; ARGS_INLINE_MAX], [ptr::null_mut(); ARGS_INLINE_MAX]);
+        match (words.get_mut(..count), values.get_mut(..count)) {
+            (Some(words), Some(values)) => enqueue(words, values),
+            _ => enqueue(&mut vec![0; count], &mut vec![ptr::null_mut(); count]),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Memory of the host that devices copy from and to, by size classes, recycled.
+//!
+//! To pin memory is slow, and a driver may wait for the device to give it back. So a block that was used goes to its context's
+//! pool, and back to the driver when the context goes; before, only where the pool's bound would stop somebody else.
+//!
+//! Invariants:
+//! 1. A block has one owner: a value, or the pool.
+//! 2. No drop gives a block back to the driver but that of the context.
+//! 3. All blocks together have at most as many bytes as the context was made for.
+
+use core::fmt;
+use core::ptr::NonNull;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wakeline_core::{Error, ErrorCode};
+
+use crate::context::Context;
+use crate::driver::{LineDriver, RawPage};
+use crate::inner::Inner;
+
+/// The length of the shortest block, in bytes. Lengths of longer ones rise by a quarter of a power of two: at most a fifth is left over.
+pub const PINNED_BLOCK_BYTES_MIN: usize = 4_096;
+
+/// Blocks of a context that no value owns.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    /// By their lengths; the one given back last is taken first.
+    kept: BTreeMap<usize, Vec<RawPage>>,
+    /// Of all blocks there are, owned and kept.
+    bytes: usize,
+}
+
+// SAFETY: blocks are addresses; the pool never goes through them.
+unsafe impl Send for Blocks {}
+
+/// What a request for a block comes to.
+enum Found {
+    /// One that was used before.
+    Block(RawPage),
+    /// There is room for another.
+    Room,
+    /// There is once these, each so long, were given back to the driver.
+    RoomBehind(Vec<(usize, RawPage)>),
+    /// There is none.
+    Full,
+}
+
+impl Blocks {
+    fn find(&mut self, class: usize, most: usize) -> Found {
+        if let Some(block) = self.kept.get_mut(&class).and_then(Vec::pop) {
+            return Found::Block(block);
+        }
+        if self.bytes.saturating_add(class) <= most {
+            self.bytes += class;
+            return Found::Room;
+        }
+        let kept: usize = self.kept.iter().map(|(class, blocks)| class * blocks.len()).sum();
+        if (self.bytes - kept).saturating_add(class) > most {
+            return Found::Full;
+        }
+        let mut surplus = Vec::new();
+        while self.bytes.saturating_add(class) > most {
+            let Some((longest, mut blocks)) = self.kept.pop_last() else { break };
+            if let Some(block) = blocks.pop() {
+                self.bytes -= longest;
+                surplus.push((longest, block));
+                self.kept.insert(longest, blocks);
+            }
+        }
+        self.bytes += class;
+        Found::RoomBehind(surplus)
+    }
+
+    /// Takes all that are kept, for good.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = RawPage> + use<> {
+        core::mem::take(&mut self.kept).into_values().flatten()
+    }
+
+    fn usage(&self) -> PinnedUse {
+        let kept = self.kept.iter().map(|(class, blocks)| class * blocks.len()).sum();
+        PinnedUse { bytes: self.bytes, kept_bytes: kept }
+    }
+}
+
+/// How much pinned memory of the host a context has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PinnedUse {
+    /// All of it.
+    pub bytes: usize,
+    /// What of it waits in the pool.
+    pub kept_bytes: usize,
+}
+
+/// The length of the blocks for so many bytes.
+fn class(len: usize) -> Option<usize> {
+    let len = len.max(PINNED_BLOCK_BYTES_MIN);
+    let step = (len.checked_next_power_of_two()? / 8).max(PINNED_BLOCK_BYTES_MIN);
+    len.checked_next_multiple_of(step).filter(|class| *class <= isize::MAX.unsigned_abs())
+}
+
+/// Pinned memory of the host, which goes back to its context's pool when it is dropped: that must be after the device is done with it.
+///
+/// Dropping it calls no driver and waits for nothing.
+pub struct Pinned<D: LineDriver> {
+    context: Arc<Inner<D>>,
+    /// With the length of its class; none for a value without a byte.
+    block: Option<(usize, RawPage)>,
+    len: usize,
+}
+
+// SAFETY: it owns its memory, which any thread may use.
+unsafe impl<D: LineDriver> Send for Pinned<D> {}
+// SAFETY: of a shared one the memory is touched by unsafe methods alone, whose callers see to the order.
+unsafe impl<D: LineDriver> Sync for Pinned<D> {}
+
+impl<D: LineDriver> Pinned<D> {
+    /// Memory of so many bytes; what is in it is anything. Where the pool has a block, costs a lock; else pins memory, which is slow and may
+    /// wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// - [`OutOfMemory`](ErrorCode::OutOfMemory): so much would be more than the
+    ///   [`pinned_bytes_max`](crate::ContextConfig::pinned_bytes_max) of the context, or the driver has not that much.
+    /// - [`Forked`](ErrorCode::Forked), [`ContextClosed`](ErrorCode::ContextClosed), the context's fault, or whatever made a call fail.
+    pub fn new(context: &Context<D>, len: usize) -> Result<Self, Error> {
+        let context = context.inner();
+        context.open()?;
+        if len == 0 {
+            return Ok(Self { context: Arc::clone(context), block: None, len });
+        }
+        let most = context.pinned_bytes_max;
+        let full = || {
+            let why = format!("the context was made for at most {most} bytes of it");
+            Error::new(ErrorCode::OutOfMemory, [&D::NAME, &"pinned", &len, &why])
+        };
+        let class = class(len).ok_or_else(full)?;
+        let found = context.pinned.lock().find(class, most);
+        let surplus = match found {
+            Found::Block(block) => {
+                return Ok(Self { context: Arc::clone(context), block: Some((class, block)), len });
+            }
+            Found::Full => return Err(full()),
+            Found::Room => Vec::new(),
+            Found::RoomBehind(surplus) => surplus,
+        };
+        match context.pin(class, surplus) {
+            Ok(block) => Ok(Self { context: Arc::clone(context), block: Some((class, block)), len }),
+            Err(error) => {
+                context.pinned.lock().bytes -= class;
+                Err(error)
+            }
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where host and device see it: the first byte. Of a value without a byte it dangles.
+    pub fn start(&self) -> NonNull<u8> {
+        self.block.map_or(NonNull::dangling(), |(_, block)| block.host.cast())
+    }
+
+    /// Reads its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit`](ErrorCode::InvalidLimit): there are fewer.
+    ///
+    /// # Safety
+    ///
+    /// Nothing writes them meanwhile, the device neither.
+    pub unsafe fn read(&self, out: &mut [u8]) -> Result<(), Error> {
+        self.fits(out.len())?;
+        // SAFETY: the memory is that long and has values since it was pinned; nobody writes it, says the caller; `out` is another.
+        unsafe { self.start().copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), out.len()) };
+        Ok(())
+    }
+
+    /// Writes its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Safety
+    ///
+    /// Nothing reads or writes them meanwhile, the device neither.
+    pub unsafe fn write(&self, from: &[u8]) -> Result<(), Error> {
+        self.fits(from.len())?;
+        // SAFETY: the memory is that long; nobody else touches it, says the caller; `from` is another.
+        unsafe { self.start().copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+        Ok(())
+    }
+
+    /// That so many bytes are there.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit`](ErrorCode::InvalidLimit): there are fewer.
+    pub fn fits(&self, bytes: usize) -> Result<(), Error> {
+        wakeline_core::within("the length of a copy, in bytes,", bytes, 0, self.len).map(drop)
+    }
+}
+
+impl<D: LineDriver> Drop for Pinned<D> {
+    fn drop(&mut self) {
+        // Another thread of the parent may have held the lock when a child was forked off.
+        if self.context.forked() {
+            return;
+        }
+        if let Some((class, block)) = self.block {
+            self.context.pinned.lock().kept.entry(class).or_default().push(block);
+        }
+    }
+}
+
+impl<D: LineDriver> fmt::Debug for Pinned<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").field("backend", &D::NAME).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl<D: LineDriver> Context<D> {
+    /// How much pinned memory of the host it has.
+    pub fn pinned(&self) -> PinnedUse {
+        if self.inner().forked() { PinnedUse::default() } else { self.inner().pinned.lock().usage() }
+    }
+}
+
+impl<D: LineDriver> Inner<D> {
+    /// Gives `surplus` back to the driver and pins a block. Without a lock: it may wait for the device.
+    fn pin(&self, class: usize, surplus: Vec<(usize, RawPage)>) -> Result<RawPage, Error> {
+        let bound = match self.bind() {
+            Ok(bound) => bound,
+            Err(error) => {
+                let mut blocks = self.pinned.lock();
+                for (class, block) in surplus {
+                    blocks.bytes += class;
+                    blocks.kept.entry(class).or_default().push(block);
+                }
+                return Err(error);
+            }
+        };
+        for (_, block) in surplus {
+            // SAFETY: the context is bound; it was pinned here, nobody owns it, and what used it was done before it was given back.
+            if let Err(error) = unsafe { self.driver.page_free(block) } {
+                self.failed_in_drop(&error);
+            }
+        }
+        // SAFETY: the context is bound, and each class is a multiple of the shortest block.
+        let block = unsafe { self.driver.page_alloc(class) }
+            .map_err(|error| self.no_memory("pinned", class, error))?;
+        drop(bound);
+        let start: NonNull<u8> = block.host.cast();
+        // SAFETY: the memory is that long and new. From here on its bytes have values.
+        unsafe { start.write_bytes(0, class) };
+        Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(number: u64) -> RawPage {
+        RawPage { host: NonNull::dangling(), device: number }
+    }
+
+    #[test]
+    fn classes_are_whole_blocks_and_leave_a_fifth_over_at_most() {
+        assert_eq!(
+            [0, 1, 4_096, 4_097, 20_000].map(|len| class(len).unwrap()),
+            [4_096, 4_096, 4_096, 8_192, 20_480]
+        );
+        for len in (1..200_000).step_by(37).chain([1 << 30, (1 << 30) + 1, 3 << 33]) {
+            let class = class(len).unwrap();
+            assert!(class >= len && class.is_multiple_of(PINNED_BLOCK_BYTES_MIN), "{len}");
+            assert!(len < 8 * PINNED_BLOCK_BYTES_MIN || (class - len) * 4 <= len, "{len}: {class}");
+            assert_eq!(super::class(class), Some(class), "a class is its own");
+        }
+        assert_eq!(class(usize::MAX), None);
+    }
+
+    #[test]
+    fn a_block_is_given_again_and_others_make_room_where_the_bound_would_stop_one() {
+        let mut blocks = Blocks::default();
+        assert!(matches!(blocks.find(8_192, 16_384), Found::Room));
+        assert!(matches!(blocks.find(4_096, 16_384), Found::Room));
+        assert!(matches!(blocks.find(8_192, 16_384), Found::Full), "all is owned");
+        blocks.kept.entry(8_192).or_default().push(block(1));
+        blocks.kept.entry(4_096).or_default().push(block(2));
+        assert!(matches!(blocks.find(4_096, 16_384), Found::Block(RawPage { device: 2, .. })));
+        let Found::RoomBehind(surplus) = blocks.find(12_288, 16_384) else { panic!("the longer one goes") };
+        assert_eq!(
+            surplus.iter().map(|(class, block)| (*class, block.device)).collect::<Vec<_>>(),
+            [(8_192, 1)]
+        );
+        assert_eq!(blocks.usage(), PinnedUse { bytes: 16_384, kept_bytes: 0 });
+    }
+}

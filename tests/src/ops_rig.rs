@@ -1,0 +1,425 @@
+//! A device of operations to test on: the simulated one, CUDA on the stand-in for its driver, CUDA on a GPU.
+//!
+//! Tests are generic: one function runs on all of them, in real time, with a watcher that sees flights to their ends.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]
+#![allow(unsafe_code, reason = "it launches kernels")]
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant as Wall};
+
+use libtest_mimic::{Arguments, Trial};
+use wakeline_core::{Error, Nanos};
+use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX, TRAP};
+use wakeline_cuda::{Cuda, CudaDevice, DEVICE_BYTES_KEPT, Function};
+use wakeline_fake_driver::{Fake, thread_id};
+use wakeline_ops::port::{self, Shape};
+use wakeline_ops::{
+    DeviceOp, KernelArg, Launch, Runtime, StreamPoolRoundRobin, Submission, Tensor, device_op, launch,
+};
+use wakeline_sim::{MemoryUse, SimConfig, SimKernel};
+use wakeline_std::{Point, Watcher, block_on};
+
+use crate::rig::{OWN_PROCESS, Rig, in_own_process};
+use crate::watching::{RealDevice, Stage};
+
+/// How points are waited for: a question to the driver every 2 ms.
+pub const PLAN: &str = "flag:park_us=50,backstop_us=2000+trust";
+
+/// How many streams the rig's runtime has.
+pub const STREAMS: usize = 3;
+
+/// How long anything may take that ends.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// How many operations a stream of the stand-in takes: a submission is several of them (its work, waits for others, events, the store of the word), and
+/// `IN_FLIGHT_MAX` submissions are to fit.
+const QUEUE_DEPTH: usize = 8_192;
+
+/// One thread.
+pub const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+
+/// A device of operations, a watcher and a runtime.
+pub trait OpsRig {
+    /// The device.
+    type Device: port::Launch;
+
+    /// The runtime, of [`STREAMS`] streams in turn.
+    fn runtime(&self) -> &Runtime<Self::Device>;
+
+    /// A kernel that takes so long. Its argument is that length.
+    fn occupies(&self, length: Nanos) -> <Self::Device as port::Launch>::Kernel;
+
+    /// A kernel that multiplies numbers and adds to them: the numbers, how many, the factor, the addend.
+    fn affines(&self) -> <Self::Device as port::Launch>::Kernel;
+
+    /// Has the device fault.
+    fn break_device(&self);
+
+    /// How long until the driver tells of a fault, at most.
+    fn fault_delay(&self) -> Duration;
+
+    /// How many buffers of the device are in use, and whether pinned memory is (1) or none is (0); `None` where nobody counts.
+    fn in_use(&self) -> Option<(u64, u64)>;
+
+    /// How many driver calls this thread has made; `None` where nobody counts.
+    fn calls_here(&self) -> Option<usize>;
+
+    /// An operation that occupies its stream for so long.
+    fn occupy(&self, length: Nanos) -> Launch<Self::Device> {
+        let args = vec![KernelArg::word(length.as_nanos())];
+        // SAFETY: the kernel takes a number and touches no memory.
+        unsafe { launch(self.occupies(length), ONE, args) }
+    }
+
+    /// The same, and it keeps an owner meanwhile.
+    fn busy<T: Send + 'static>(&self, length: Nanos, owner: T) -> Busy<Self::Device, T> {
+        Busy(self.occupy(length), owner)
+    }
+
+    /// An operation that changes the numbers of a tensor.
+    fn affine(&self, tensor: &Tensor<u32, Self::Device>, factor: u32, addend: u32) -> Launch<Self::Device> {
+        affine(self.affines(), tensor, factor, addend)
+    }
+
+    /// Waits until nothing is in flight.
+    fn settle(&self) {
+        until("flights end", || self.runtime().counts().in_flight() == 0);
+    }
+
+    /// Waits until nothing is in flight and nothing in use.
+    fn settle_clean(&self) {
+        self.settle();
+        until("all is given back", || self.in_use().is_none_or(|used| used == (0, 0)));
+        assert_eq!(self.runtime().counts().leaked, 0, "{:?}", self.runtime().counts());
+    }
+}
+
+/// Changes the numbers of a tensor, by a kernel that does that.
+pub fn affine<D: port::Launch>(
+    kernel: D::Kernel,
+    tensor: &Tensor<u32, D>,
+    factor: u32,
+    addend: u32,
+) -> Launch<D> {
+    let words = [tensor.len() as u64, factor.into(), addend.into()].map(KernelArg::word);
+    let args: Vec<_> = [KernelArg::write(tensor)].into_iter().chain(words).collect();
+    let shape = Shape { blocks: [4, 1, 1], threads: [64, 1, 1], shared_bytes: 0 };
+    // SAFETY: the kernel takes an address, a count and two numbers, and writes so many numbers there.
+    unsafe { launch(kernel, shape, args) }
+}
+
+/// Waits until something holds, for at most [`LIMIT`].
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Wall::now();
+    while !holds() {
+        assert!(start.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Polls once, waking nobody.
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls once, which submits it, and then waits on this thread; on a busy machine it may have ended by the poll.
+pub fn poll_then_wait<F: Future + Unpin>(mut future: F) -> F::Output {
+    match poll_once(&mut future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => block_on(future),
+    }
+}
+
+/// Work that keeps an owner; see [`OpsRig::busy`].
+pub struct Busy<D: port::Launch, T>(Launch<D>, T);
+
+impl<D: port::Launch, T: Send + 'static> DeviceOp for Busy<D, T> {
+    type Device = D;
+    type Pending = ();
+    type Output = ();
+
+    fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
+        submission.retain(self.1);
+        self.0.execute(submission)
+    }
+
+    fn finish((): ()) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+device_op!([D, T] Busy<D, T> where D: port::Launch, T: Send + 'static);
+
+impl<D: port::Launch, T> std::fmt::Debug for Busy<D, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Busy").field(&self.0).finish_non_exhaustive()
+    }
+}
+
+/// The simulated device in real time.
+#[derive(Debug)]
+pub struct SimRig {
+    stage: Stage,
+    runtime: Runtime<RealDevice>,
+    watcher: Watcher,
+}
+
+impl SimRig {
+    fn new() -> Self {
+        let stage = Stage::new(SimConfig { copy_ns: 10_000, ..SimConfig::default() }).unwrap();
+        let watcher = Watcher::new().unwrap();
+        let runtime = runtime(stage.device.clone(), &watcher).unwrap();
+        Self { stage, runtime, watcher }
+    }
+
+    fn end(self, leaves: bool) {
+        self.settle();
+        assert_eq!(self.stage.device.misuses(), []);
+        if !leaves {
+            assert_eq!(self.runtime.counts().leaked, 0, "{:?}", self.runtime.counts());
+            until("all is given back", || self.stage.device.memory_use() == MemoryUse::default());
+        }
+        self.watcher.close(Watcher::CLOSE).unwrap();
+    }
+}
+
+fn runtime<D: port::Device>(device: D, watcher: &Watcher) -> Result<Runtime<D>, Error>
+where
+    D::Point: 'static,
+{
+    let tender = watcher.handle().tender(&Point::new("ops"));
+    Runtime::with_plan(device, &StreamPoolRoundRobin::new(STREAMS)?, tender, PLAN.parse()?)
+}
+
+impl OpsRig for SimRig {
+    type Device = RealDevice;
+
+    fn runtime(&self) -> &Runtime<RealDevice> {
+        &self.runtime
+    }
+
+    fn occupies(&self, length: Nanos) -> SimKernel {
+        SimKernel::new(length, |_| {})
+    }
+
+    fn affines(&self) -> SimKernel {
+        SimKernel::new(Nanos::from_micros(5), |args| {
+            let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap();
+            let (count, factor, addend) = (args.word(1), low(args.word(2)), low(args.word(3)));
+            let bytes = args.bytes_mut(0);
+            assert_eq!(bytes.len() as u64, count * 4);
+            for number in bytes.chunks_exact_mut(4) {
+                let before = u32::from_ne_bytes((&*number).try_into().unwrap());
+                number.copy_from_slice(&before.wrapping_mul(factor).wrapping_add(addend).to_ne_bytes());
+            }
+        })
+    }
+
+    fn break_device(&self) {
+        self.stage.device.inject_fault();
+    }
+
+    fn fault_delay(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn in_use(&self) -> Option<(u64, u64)> {
+        let used = self.stage.device.memory_use();
+        Some((used.buffers as u64, u64::from(used.pinned > 0)))
+    }
+
+    fn calls_here(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A CUDA device, on the stand-in or on a GPU.
+#[derive(Debug)]
+pub struct CudaRig {
+    runtime: Runtime<CudaDevice>,
+    watcher: Watcher,
+    occupy: Function,
+    affine: Function,
+    trap: Function,
+    device: CudaDevice,
+    rig: Rig,
+}
+
+impl CudaRig {
+    fn new(rig: Rig) -> Self {
+        let device = CudaDevice::in_context(rig.context().clone(), DEVICE_BYTES_KEPT).unwrap();
+        let module = device.ptx(PTX).unwrap();
+        let function = |name| module.function(name).unwrap();
+        let watcher = Watcher::new().unwrap();
+        let runtime = runtime(device.clone(), &watcher).unwrap();
+        Self {
+            runtime,
+            watcher,
+            occupy: function(OCCUPY),
+            affine: function(AFFINE),
+            trap: function(TRAP),
+            device,
+            rig,
+        }
+    }
+
+    /// The device.
+    pub const fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+
+    /// The driver that it is on, and more.
+    pub const fn rig(&self) -> &Rig {
+        &self.rig
+    }
+
+    /// The stand-in, in a test that runs on it alone.
+    pub fn fake(&self) -> &Fake {
+        self.rig.stand_in()
+    }
+
+    /// Another runtime of the same device, with the same watcher, on so many streams.
+    pub fn another(&self, streams: usize) -> Runtime<CudaDevice> {
+        self.runtime_of(self.device.clone(), streams, PLAN)
+    }
+
+    /// A runtime of this device, with the rig's watcher, on so many streams, whose points are waited for by this plan.
+    pub fn runtime_of(&self, device: CudaDevice, streams: usize, plan: &str) -> Runtime<CudaDevice> {
+        let tender = self.watcher.handle().tender(&Point::new("another"));
+        let policy = StreamPoolRoundRobin::new(streams).unwrap();
+        Runtime::with_plan(device, &policy, tender, plan.parse().unwrap()).unwrap()
+    }
+
+    fn end(self, leaves: bool) -> Result<(), String> {
+        self.settle();
+        if !leaves {
+            assert_eq!(self.runtime.counts().leaked, 0, "{:?}", self.runtime.counts());
+        }
+        let Self { runtime, watcher, occupy, affine, trap, device, rig } = self;
+        drop((runtime, occupy, affine, trap, device));
+        watcher.close(Watcher::CLOSE).map_err(|error| error.to_string())?;
+        rig.end(leaves)
+    }
+}
+
+impl OpsRig for CudaRig {
+    type Device = CudaDevice;
+
+    fn runtime(&self) -> &Runtime<CudaDevice> {
+        &self.runtime
+    }
+
+    fn occupies(&self, _: Nanos) -> Function {
+        self.occupy.clone()
+    }
+
+    fn affines(&self) -> Function {
+        self.affine.clone()
+    }
+
+    fn break_device(&self) {
+        let stream = self.device.context().stream().unwrap();
+        // SAFETY: the stream is of the module's context; the kernel takes nothing and writes nowhere that anything is.
+        unsafe { self.trap.launch(stream.raw(), 1, 1, 0, []) }.unwrap();
+    }
+
+    fn fault_delay(&self) -> Duration {
+        self.rig.fault_delay()
+    }
+
+    fn in_use(&self) -> Option<(u64, u64)> {
+        let live = self.rig.is_fake().then(|| self.fake().live())?;
+        let pinned = self.device.context().pinned();
+        Some((live.device_allocations, u64::from(pinned.bytes > pinned.kept_bytes)))
+    }
+
+    fn calls_here(&self) -> Option<usize> {
+        let log = self.rig.is_fake().then(|| self.fake().log())?;
+        Some(log.iter().filter(|call| call.thread == thread_id()).count())
+    }
+}
+
+/// A test.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// Its function's name.
+    pub name: &'static str,
+    /// On the simulated device, where it runs there.
+    pub sim: Option<fn(&SimRig)>,
+    /// On CUDA.
+    pub cuda: fn(&CudaRig),
+    /// Whether it runs on a GPU too, and not on the stand-in alone.
+    pub gpu: bool,
+    /// Whether it may leave something behind; on a GPU in a process of its own.
+    pub leaves: bool,
+}
+
+/// Lists functions as tests: `device_tests![Everywhere: one, two; Fake: three]`.
+///
+/// | | runs on |
+/// |---|---|
+/// | `Everywhere` | the simulated device, the stand-in, a GPU; generic over [`OpsRig`] |
+/// | `EverywhereLeaving` | the same, and it may leave something behind |
+/// | `Cuda`, `CudaLeaving` | the stand-in, a GPU |
+/// | `Fake`, `FakeLeaving` | the stand-in alone: it makes the driver fail, or looks into it |
+#[macro_export]
+macro_rules! device_tests {
+    ($($on:ident: $($name:ident),+ $(,)?);+ $(;)?) => {
+        pub(crate) const TESTS: &[$crate::ops_rig::Test] = &[$($($crate::device_tests!(@ $on $name),)+)+];
+    };
+    (@ Everywhere $name:ident) => { $crate::device_tests!(@test $name, Some($name), true, false) };
+    (@ EverywhereLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), true, true) };
+    (@ Cuda $name:ident) => { $crate::device_tests!(@test $name, None, true, false) };
+    (@ CudaLeaving $name:ident) => { $crate::device_tests!(@test $name, None, true, true) };
+    (@ Fake $name:ident) => { $crate::device_tests!(@test $name, None, false, false) };
+    (@ FakeLeaving $name:ident) => { $crate::device_tests!(@test $name, None, false, true) };
+    (@test $name:ident, $sim:expr, $gpu:literal, $leaves:literal) => {
+        $crate::ops_rig::Test { name: stringify!($name), sim: $sim, cuda: $name, gpu: $gpu, leaves: $leaves }
+    };
+}
+
+/// Runs the tests of these groups as the arguments say; does not return.
+pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
+    let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
+    let (alone, arguments) = (!own.is_empty(), Arguments::from_iter(words));
+    let no_gpu = Cuda::load().err();
+    let mut trials = Vec::new();
+    let mut skipped = 0;
+    for (group, tests) in groups {
+        for test in *tests {
+            let Test { name, sim, cuda, gpu, leaves } = *test;
+            if let Some(sim) = sim {
+                trials.push(Trial::test(format!("sim::{group}::{name}"), move || {
+                    let rig = SimRig::new();
+                    sim(&rig);
+                    rig.end(leaves);
+                    Ok(())
+                }));
+            }
+            trials.push(Trial::test(format!("fake::{group}::{name}"), move || {
+                let rig = CudaRig::new(Rig::fake(|options| options.queue_depth = QUEUE_DEPTH));
+                cuda(&rig);
+                Ok(rig.end(leaves)?)
+            }));
+            if gpu {
+                skipped += u32::from(no_gpu.is_some());
+                let full = format!("gpu::{group}::{name}");
+                let trial = Trial::test(full.clone(), move || {
+                    if leaves && !alone {
+                        return in_own_process(&full);
+                    }
+                    let rig = CudaRig::new(Rig::gpu().map_err(|error| error.to_string())?);
+                    cuda(&rig);
+                    Ok(rig.end(leaves)?)
+                });
+                trials.push(trial.with_ignored_flag(no_gpu.is_some()));
+            }
+        }
+    }
+    if let Some(error) = no_gpu {
+        eprintln!("skipped: no CUDA device: {skipped} tests are ignored ({error})");
+    }
+    libtest_mimic::run(&arguments, trials).exit()
+}

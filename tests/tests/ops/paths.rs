@@ -1,0 +1,125 @@
+//! Who stores the words of operations: the stream, a function of the host, or nobody; and what ends them then.
+
+use std::time::{Duration, Instant as Wall};
+
+use wakeline_cuda::{
+    CompletionPath, ContextConfig, CudaContext, CudaDevice, CudaRuntime, CudaTensor, DEVICE_BYTES_KEPT,
+    Ordinal,
+};
+use wakeline_fake_driver::thread_id;
+use wakeline_ops::{DeviceOp, Tensor};
+use wakeline_std::block_on;
+use wakeline_tests::device_tests;
+use wakeline_tests::ops_rig::{CudaRig, ONE, OpsRig, affine, poll_once, poll_then_wait, until};
+
+use crate::ms;
+
+device_tests![
+    Cuda: operations_end_whoever_stores_their_words;
+    CudaLeaving: a_fault_ends_operations_whose_words_callbacks_store,
+        a_fault_ends_operations_that_only_ask;
+    Fake: an_operation_ends_by_its_word_and_no_query;
+];
+
+/// Plans under both authorities.
+const PLANS: [&str; 2] = ["flag:park_us=50,backstop_us=2000", "flag:park_us=50,backstop_us=2000+trust"];
+
+/// A runtime in a context of its own whose words are stored so.
+fn runtime(rig: &CudaRig, completion: CompletionPath, plan: &str) -> CudaRuntime {
+    let config = ContextConfig { completion, ..ContextConfig::default() };
+    let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &config).unwrap();
+    assert_eq!(context.completion(), completion);
+    rig.runtime_of(CudaDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap(), 2, plan)
+}
+
+fn operations_end_whoever_stores_their_words(rig: &CudaRig) {
+    for completion in [CompletionPath::Word, CompletionPath::Callback, CompletionPath::Poll] {
+        for plan in PLANS {
+            let runtime = runtime(rig, completion, plan);
+            let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
+            let kernel = module.function(wakeline_cuda::kernels::AFFINE).unwrap();
+            for round in 0..8_u32 {
+                let kernel = kernel.clone();
+                let op = CudaTensor::from_host(vec![round; 100])
+                    .then(move |tensor| affine(kernel, &tensor, 10, 3).then(move |()| tensor.to_host()));
+                let mut future = op.on(&runtime);
+                if round % 4 == 3 {
+                    let _ = poll_once(&mut future);
+                } else {
+                    let numbers = poll_then_wait(future).unwrap();
+                    assert_eq!(numbers, [round * 10 + 3; 100], "{completion}, {plan}");
+                }
+            }
+            until("flights end", || runtime.counts().in_flight() == 0);
+            assert_eq!(runtime.counts().leaked, 0, "{completion}, {plan}");
+        }
+    }
+}
+
+fn a_fault_ends_operations_whose_words_callbacks_store(rig: &CudaRig) {
+    ends_by_a_fault(rig, CompletionPath::Callback);
+}
+
+fn a_fault_ends_operations_that_only_ask(rig: &CudaRig) {
+    ends_by_a_fault(rig, CompletionPath::Poll);
+}
+
+fn ends_by_a_fault(rig: &CudaRig, completion: CompletionPath) {
+    let runtimes = PLANS.map(|plan| runtime(rig, completion, plan));
+    let mut pending = Vec::new();
+    for runtime in &runtimes {
+        let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
+        let [occupy, traps] = [wakeline_cuda::kernels::OCCUPY, wakeline_cuda::kernels::TRAP]
+            .map(|name| module.function(name).unwrap());
+        let word = vec![wakeline_ops::KernelArg::word(ms(5_000).as_nanos())];
+        #[expect(unsafe_code, reason = "kernels are launched")]
+        // SAFETY: it takes a number and writes nothing.
+        let occupies = unsafe { wakeline_ops::launch(occupy, ONE, word) };
+        #[expect(unsafe_code, reason = "kernels are launched")]
+        // SAFETY: it takes nothing and writes nowhere that anything is.
+        let traps = unsafe { wakeline_ops::launch(traps, ONE, Vec::new()) };
+        let ops = [occupies, traps];
+        pending.extend(ops.map(|op| op.on(runtime)));
+    }
+    for future in &mut pending {
+        // Where the first context's fault is told by then, the second's operations end with it at once.
+        let _ = poll_once(future);
+    }
+    let start = Wall::now();
+    for future in pending {
+        let error = match block_on(future) {
+            Err(error) if error.code() == wakeline_core::ErrorCode::PolledAfterEnd => continue,
+            ended => ended.unwrap_err(),
+        };
+        assert!(error.to_string().contains("CUDA_ERROR_LAUNCH_FAILED (719)"), "{error}");
+    }
+    let bound = rig.fault_delay() + Duration::from_millis(500);
+    assert!(start.elapsed() < bound, "after {:?}", start.elapsed());
+}
+
+fn an_operation_ends_by_its_word_and_no_query(rig: &CudaRig) {
+    let runtime = rig.runtime_of(rig.device().clone(), 1, "flag:park_us=50,backstop_us=1000000+trust");
+    let chain = || Tensor::from_host(vec![1_u32; 64]).then(|tensor| tensor.to_host());
+    assert_eq!(block_on(chain().on(&runtime)).unwrap(), [1; 64]);
+    until("flights end", || runtime.counts().in_flight() == 0);
+    rig.fake().clear_log();
+    for _ in 0..20 {
+        assert_eq!(block_on(chain().on(&runtime)).unwrap(), [1; 64]);
+    }
+    until("flights end", || runtime.counts().in_flight() == 0);
+    let log = rig.fake().log();
+    let asked: Vec<_> =
+        log.iter().filter(|call| ["cuStreamQuery", "cuEventQuery"].contains(&call.name.as_str())).collect();
+    assert!(asked.is_empty(), "{asked:?}");
+    let elsewhere: Vec<_> = log
+        .iter()
+        .filter(|call| call.thread != thread_id())
+        .map(|call| call.name.as_str())
+        .filter(|name| {
+            !["cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode", "cuMemFreeAsync"]
+                .contains(name)
+        })
+        .collect();
+    assert!(elsewhere.is_empty(), "the watcher frees what is let go, and calls nothing else: {elsewhere:?}");
+    assert_eq!(rig.fake().calls("cuStreamWriteValue64"), 20);
+}

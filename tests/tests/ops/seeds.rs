@@ -1,0 +1,192 @@
+//! Random programs: futures are awaited, dropped, forgotten, run on the spot; and a program in which each call of the driver fails once.
+//!
+//! Whatever happens: a result that is given is the right one, the driver is not misused, nothing stays in flight, and what is not given back is counted.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use wakeline_core::Error;
+use wakeline_cuda::{ContextConfig, CudaContext, CudaDevice, CudaTensor, DEVICE_BYTES_KEPT, Ordinal};
+use wakeline_fake_driver::{Act, FaultEnds, Rule, Status};
+use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, ToHost};
+use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tests::device_tests;
+use wakeline_tests::ops_rig::{CudaRig, OpsRig, PLAN, affine, poll_once, until};
+
+use crate::ms;
+
+device_tests![
+    Everywhere: random_programs_give_right_results_and_leave_nothing;
+    FakeLeaving: a_failure_of_each_call_of_a_program_is_an_error_or_counted;
+];
+
+const SEEDS: u64 = 30;
+const STEPS: u64 = 24;
+const LEN: usize = 16;
+
+/// Numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A read under way of numbers of a device.
+type Read<D> = DeviceFuture<ToHost<u32, D>>;
+
+/// What a program does, and what its memory should hold.
+struct Program<'a, R: OpsRig> {
+    rig: &'a R,
+    dice: Dice,
+    tensors: Vec<(Tensor<u32, R::Device>, u32)>,
+    reads: Vec<(Read<R::Device>, u32)>,
+}
+
+impl<R: OpsRig> Program<'_, R> {
+    /// Runs an operation in one of the ways there are; its output where it was waited for.
+    fn ends<O: DeviceOp<Device = R::Device>>(&mut self, op: O) -> Option<<O as DeviceOp>::Output> {
+        let mut future = op.on(self.rig.runtime());
+        match self.dice.below(8) {
+            0 => drop(future),
+            1 => drop((poll_once(&mut future).is_ready(), future)),
+            2 => return future.sync().ok(),
+            _ => return block_on(future).ok(),
+        }
+        None
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(6) {
+            0 => {
+                let number = u32::try_from(self.dice.below(200)).unwrap();
+                if let Some(tensor) = self.ends(Tensor::full(LEN, number)) {
+                    self.tensors.push((tensor, number));
+                }
+            }
+            1 => {
+                let kernel = self.rig.affines();
+                let op = Tensor::from_host(vec![7; LEN])
+                    .then(move |tensor| affine(kernel, &tensor, 2, 3).map(move |()| tensor));
+                if let Some(tensor) = self.ends(op) {
+                    self.tensors.push((tensor, 17));
+                }
+            }
+            2 if self.tensors.len() > 1 => {
+                let target = self.dice.below(self.tensors.len() as u64);
+                let (target, _) = self.tensors.swap_remove(usize::try_from(target).unwrap());
+                let (from, number) = &self.tensors[0];
+                let (op, number) = (from.copy_to(target), *number);
+                if let Some(tensor) = self.ends(op) {
+                    self.tensors.push((tensor, number));
+                }
+            }
+            3 if !self.tensors.is_empty() => {
+                let (tensor, number) = &mut self.tensors[0];
+                let mut written = self.rig.affine(tensor, 3, 1).on(self.rig.runtime());
+                let _ = poll_once(&mut written);
+                *number = number.wrapping_mul(3).wrapping_add(1);
+            }
+            4 if !self.tensors.is_empty() => {
+                let (tensor, number) = &self.tensors[0];
+                let mut read = tensor.to_host().on(self.rig.runtime());
+                if poll_once(&mut read).is_pending() {
+                    self.reads.push((read, *number));
+                }
+            }
+            _ if !self.reads.is_empty() => {
+                let (read, number) = self.reads.swap_remove(0);
+                assert_eq!(block_on(read).unwrap(), [number; LEN]);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn random_programs_give_right_results_and_leave_nothing<R: OpsRig>(rig: &R) {
+    for seed in 0..SEEDS {
+        let dice = Dice(seed ^ 0x5EED);
+        let mut program = Program { rig, dice, tensors: Vec::new(), reads: Vec::new() };
+        for _ in 0..STEPS {
+            program.step();
+        }
+        for (tensor, number) in core::mem::take(&mut program.tensors) {
+            assert_eq!(block_on(tensor.to_host().on(rig.runtime())).unwrap(), [number; LEN], "seed {seed}");
+        }
+    }
+    rig.settle_clean();
+}
+
+/// A program that makes every sort of call; its result where it ends well.
+fn program(rig: &CudaRig, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>, Error> {
+    let tensor = block_on(CudaTensor::from_host(vec![5_u32; LEN]).on(runtime))?;
+    let target = block_on(CudaTensor::full(LEN, 1_u32).on(runtime))?;
+    let mut dropped = rig.affine(&tensor, 1, 1).on(runtime);
+    let _ = poll_once(&mut dropped);
+    drop(dropped);
+    let kept = tensor.to_host().on(runtime).sync()?;
+    assert!(kept.iter().all(|number| [5, 6].contains(number)), "{kept:?}");
+    let copy = block_on(tensor.copy_to(target).on(runtime))?;
+    block_on(affine(rig.affines(), &copy, 2, 0).on(runtime))?;
+    block_on(copy.to_host().on(runtime))
+}
+
+/// A context, a runtime and the program in it, all of it let go; the result.
+fn whole(rig: &CudaRig, watcher: &Watcher) -> Result<Vec<u32>, Error> {
+    let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &ContextConfig::default())?;
+    let device = CudaDevice::in_context(context, DEVICE_BYTES_KEPT)?;
+    let module = device.ptx(wakeline_cuda::kernels::PTX)?;
+    let kernel = module.function(wakeline_cuda::kernels::AFFINE)?;
+    let tender = watcher.handle().tender(&Point::new("row"));
+    let runtime = Runtime::with_plan(device, &StreamPoolRoundRobin::new(2)?, tender, PLAN.parse()?)?;
+    let run = || {
+        let tensor = block_on(CudaTensor::from_host(vec![5_u32; LEN]).on(&runtime))?;
+        let target = block_on(CudaTensor::full(LEN, 1_u32).on(&runtime))?;
+        let mut dropped = affine(kernel.clone(), &tensor, 1, 1).on(&runtime);
+        let _ = poll_once(&mut dropped);
+        drop(dropped);
+        tensor.to_host().on(&runtime).sync()?;
+        let copy = block_on(tensor.copy_to(target).on(&runtime))?;
+        block_on(affine(kernel.clone(), &copy, 2, 0).on(&runtime))?;
+        block_on(copy.to_host().on(&runtime))
+    };
+    let result = run();
+    until("flights end", || runtime.counts().in_flight() == 0);
+    result
+}
+
+fn a_failure_of_each_call_of_a_program_is_an_error_or_counted(rig: &CudaRig) {
+    // One context's fault is to leave the next row's alone, and to be told soon.
+    rig.fake().configure(|options| options.fault_ends = FaultEnds::Context);
+    let fake = rig.fake();
+    let watcher = Watcher::new().unwrap();
+    assert_eq!(program(rig, rig.runtime()).unwrap(), [12; LEN]);
+    fake.clear_log();
+    assert_eq!(whole(rig, &watcher).unwrap(), [12; LEN]);
+    let log = fake.log();
+    let mut names: Vec<String> = log.into_iter().map(|call| call.name).collect();
+    names.sort();
+    names.dedup();
+    let mut rows = 0;
+    for name in &names {
+        for status in [1, 2, 719, 801, 900] {
+            for skip in [0, 1, 3] {
+                fake.rule(Rule::new(name.clone(), Act::Fail(Status(status))).skip(skip).times(1));
+                let ran = catch_unwind(AssertUnwindSafe(|| whole(rig, &watcher)));
+                fake.clear_rules();
+                let Ok(ran) = ran else { panic!("{name} as {status}, the {skip}th: a panic") };
+                if let Ok(numbers) = ran {
+                    // The operation that is dropped is not heard of where it fails.
+                    let right = [[12; LEN], [10; LEN]].iter().any(|right| numbers == right);
+                    assert!(right, "{name} as {status}, the {skip}th: {numbers:?}");
+                }
+                rows += 1;
+            }
+        }
+    }
+    assert!(rows > 300, "{rows} rows of {names:?}");
+    assert!(fake.violations().is_empty(), "{:?}", fake.violations());
+    watcher.close(Watcher::CLOSE).unwrap();
+    block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap();
+}
