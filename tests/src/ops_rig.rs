@@ -320,7 +320,8 @@ impl OpsRig for CudaRig {
     }
 
     fn break_device(&self) {
-        let stream = self.device.context().stream().unwrap();
+        // Of another priority than those that tests keep busy, so that it is not behind one of them in a queue of the device.
+        let stream = self.device.context().stream_with_priority(-5).unwrap();
         // SAFETY: the stream is of the module's context; the kernel takes nothing and writes nowhere that anything is.
         unsafe { self.trap.launch(stream.raw(), 1, 1, 0, []) }.unwrap();
     }
