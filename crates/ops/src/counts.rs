@@ -50,6 +50,14 @@ impl Counters {
         }
     }
 
+    /// How many flights are under way, about.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u64 {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let over = read(&self.landed) + read(&self.leaked);
+        read(&self.begun).saturating_sub(over)
+    }
+
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::AcqRel);
     }

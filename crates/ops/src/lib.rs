@@ -36,17 +36,25 @@
 //! 5. No backend, thread, driver or environment is known here.
 
 mod ambient;
+mod config;
 mod counts;
+mod events;
 mod flight;
 mod future;
 mod hazard;
+mod interest;
 mod kernel;
+mod known;
+mod ladder;
+mod lane;
 #[cfg(loom)]
 #[cfg(test)]
 mod loom_tests;
 mod map;
 mod op;
+mod owner;
 mod panics;
+mod point;
 mod policy;
 pub mod port;
 mod runtime;
@@ -58,13 +66,18 @@ mod then;
 mod value;
 
 pub use ambient::Scope;
+pub use config::{
+    CROWD_FLIGHTS, CROWD_LATE_US, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN, RuntimeConfig, SPIN_US_DEFAULT,
+    SPIN_US_MAX,
+};
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
 pub use kernel::{KernelArg, Launch, launch};
 pub use map::{Arrival, Map, MapHost};
 pub use op::DeviceOp;
 pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
-pub use runtime::{PLAN, Runtime};
+pub use point::{OpLine, OpPoint};
+pub use runtime::Runtime;
 pub use stream::{IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;
 pub use tensor::{CopyTo, Element, FromHost, Full, HostCopy, Tensor, ToHost};

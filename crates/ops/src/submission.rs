@@ -3,9 +3,11 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::flight::{Flight, Owner};
+use crate::flight::Owners;
+use crate::lane::Permit;
+use crate::owner::Owner;
 use crate::port::Device;
-use crate::stream::{Permit, Stream};
+use crate::stream::Stream;
 
 /// Where an operation enqueues its work; see [`DeviceOp::execute`](crate::DeviceOp::execute).
 ///
@@ -13,14 +15,15 @@ use crate::stream::{Permit, Stream};
 /// submission fails or panics, or nobody awaits it any more.
 pub struct Submission<D: Device> {
     stream: Stream<D>,
-    owners: Vec<Owner>,
+    owners: Owners,
     permit: Option<Permit>,
-    flown: bool,
+    /// What it keeps is somebody else's to see to.
+    departed: bool,
 }
 
 impl<D: Device> Submission<D> {
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
-        Self { stream, owners: Vec::new(), permit: Some(permit), flown: false }
+        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false }
     }
 
     /// The stream in which the work is enqueued.
@@ -33,7 +36,8 @@ impl<D: Device> Submission<D> {
         self.stream.device()
     }
 
-    /// Keeps `owner` until the work of this submission is done. Costs an allocation.
+    /// Keeps `owner` until the work of this submission is done. Costs no allocation for the first four owners of a submission, where each is
+    /// no larger than four words and not aligned to more than one.
     ///
     /// It is let go by whoever sees the work end, another thread most likely, and at a time that nobody knows. So what it borrows or
     /// shares with one thread only cannot be kept:
@@ -50,40 +54,26 @@ impl<D: Device> Submission<D> {
     /// }
     /// ```
     pub fn retain(&mut self, owner: impl Send + 'static) {
-        self.owners.push(Owner::Own(Box::new(owner)));
+        self.owners.push(Owner::new(owner));
     }
 
-    /// The same for what is shared, without an allocation.
+    /// The same for what is shared.
     pub fn retain_shared<T: Send + Sync + 'static>(&mut self, owner: &Arc<T>) {
-        self.owners.push(Owner::Shared(Arc::clone(owner) as _));
+        self.retain(Arc::clone(owner));
     }
 
-    /// Ends it: what it keeps now belongs to a flight.
-    fn take_off(&mut self) -> Arc<Flight> {
-        self.flown = true;
-        let owners = core::mem::take(&mut self.owners);
-        Flight::new(owners, self.permit.take(), &self.stream.core().counters)
-    }
-
-    /// Ends it with a flight that ends when the work does.
-    pub(crate) fn fly(mut self) -> Arc<Flight> {
-        let flight = self.take_off();
-        self.stream.core().tend(&self.stream, &flight);
-        flight
-    }
-
-    /// Ends it with a flight that the caller sees to its end.
-    pub(crate) fn fly_untended(mut self) -> (Arc<Flight>, Stream<D>) {
-        (self.take_off(), self.stream.clone())
+    /// Ends it: what it keeps is the caller's to see to.
+    pub(crate) fn take(&mut self) -> (Owners, Option<Permit>) {
+        self.departed = true;
+        (core::mem::take(&mut self.owners), self.permit.take())
     }
 }
 
 /// Where an operation failed or panicked half way: what it keeps lives on until what it did enqueue is done.
 impl<D: Device> Drop for Submission<D> {
     fn drop(&mut self) {
-        if !self.flown {
-            let flight = self.take_off();
-            self.stream.core().tend(&self.stream, &flight);
+        if !self.departed {
+            self.fly();
         }
     }
 }
