@@ -211,7 +211,9 @@ impl Drop for Handle {
             return;
         }
         // Where nothing was told, whoever tended it is gone: the device may still be at work.
-        self.0.land(Err(Error::new(ErrorCode::WatcherClosed, [])));
+        if !self.0.is_over() {
+            self.0.land(Err(Error::new(ErrorCode::WatcherClosed, [])));
+        }
         let state = core::mem::take(&mut *self.0.state.lock());
         self.0.over.store(false, Ordering::Relaxed);
         self.0.watches.store(false, Ordering::Relaxed);
