@@ -37,6 +37,7 @@ pub mod ab;
 mod apart;
 pub mod gpu;
 pub mod micro;
+mod operation;
 mod paired;
 mod record;
 mod signed;

@@ -56,19 +56,27 @@ impl Fleet {
     }
 
     /// Lets go what a flight keeps where the work is done, else leaks it.
-    pub(crate) fn settle(&self, owners: Owners, permit: Option<Permit>, done: bool) {
+    #[inline]
+    pub(crate) fn settle(&self, owners: &mut Owners, permit: &mut Option<Permit>, done: bool) {
         if done {
-            for owner in owners {
-                self.guard(|| drop(owner));
+            let mut owners = owners.drain(..);
+            // Each, whatever becomes of those before it.
+            while !survive(|| owners.by_ref().for_each(drop)) {
+                Counters::add(&self.counters.panics, 1);
             }
             Counters::add(&self.counters.landed, 1);
         } else {
-            Counters::add(&self.counters.owners_leaked, owners.len() as u64);
-            owners.into_iter().for_each(core::mem::forget);
-            Counters::add(&self.counters.leaked, 1);
+            self.leak(owners);
         }
-        // Whoever waits for room finds it, or the fault.
-        self.guard(|| drop(permit));
+        // Whoever waits for room finds it, or the fault. No waker's panic comes from here.
+        drop(permit.take());
+    }
+
+    #[cold]
+    fn leak(&self, owners: &mut Owners) {
+        Counters::add(&self.counters.owners_leaked, owners.len() as u64);
+        owners.drain(..).for_each(core::mem::forget);
+        Counters::add(&self.counters.leaked, 1);
     }
 
     /// Learns from the end of a flight.
@@ -286,7 +294,7 @@ impl Flight {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (fleet, owners, permit, course) = {
+        let (fleet, mut owners, mut permit, course) = {
             let mut state = self.state.lock();
             let owners = core::mem::take(&mut state.owners);
             (state.fleet.clone(), owners, state.permit.take(), state.course.take())
@@ -296,7 +304,7 @@ impl Flight {
             let seen = if outcome.is_ok() { seen(course) } else { None };
             fleet.learn(course, permit.as_ref(), seen);
         }
-        fleet.settle(owners, permit, outcome.is_ok());
+        fleet.settle(&mut owners, &mut permit, outcome.is_ok());
         // Only now: who has been told finds nothing kept any more.
         let waker = {
             let mut state = self.state.lock();

@@ -184,29 +184,15 @@ impl<O: DeviceOp> DeviceFuture<O> {
     }
 
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
-        let sent = match core::mem::replace(&mut self.state, State::Over) {
+        if let State::Flying(..) = &self.state {
+            return self.settle(Sent::Flying(false), false, context);
+        }
+        let (op, stream) = match core::mem::replace(&mut self.state, State::Over) {
             State::Bound(op, runtime, number) => {
-                let stream = runtime.and_then(|runtime| runtime.next_stream(number))?;
-                // From here on its limits have somebody to tell of them.
-                self.state = State::Waits(op, stream);
-                return self.advance_waiting(context);
+                (op, runtime.and_then(|runtime| runtime.next_stream(number))?)
             }
-            waiting @ State::Waits(..) => {
-                self.state = waiting;
-                return self.advance_waiting(context);
-            }
-            flying @ State::Flying(..) => {
-                self.state = flying;
-                Sent::Flying(false)
-            }
-            State::Over => return Poll::Ready(Err(over())),
-        };
-        self.settle(sent, false, context)
-    }
-
-    fn advance_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
-        let State::Waits(op, stream) = core::mem::replace(&mut self.state, State::Over) else {
-            return Poll::Ready(Err(over()));
+            State::Waits(op, stream) => (op, stream),
+            State::Flying(..) | State::Over => return Poll::Ready(Err(over())),
         };
         if let Some(limits) = &mut self.limits
             && let Some(error) = limits.exceeded(stream.core(), None)

@@ -106,58 +106,66 @@ impl<D: Device> Submission<D> {
     ///
     /// What the device says where it cannot be known when it is done; what it keeps is leaked then.
     pub(crate) fn depart(&mut self, wish: Wish, context: &Context<'_>) -> Result<Departed<D>, Error> {
-        let stream = self.stream().clone();
-        let core = stream.core();
+        let armed = self.stream.core().arm(&self.stream);
+        let (point, arming) = match armed {
+            Ok(armed) => armed,
+            Err(error) => {
+                self.leak();
+                return Err(error);
+            }
+        };
+        let core = &**self.stream.core();
         let fleet = &core.fleet;
-        let (point, arming) = core.arm(&stream).inspect_err(|_| self.leak())?;
         let trusted = core.trusts && arming == Arming::Armed;
         let flying = fleet.counters.in_flight();
         let now = core.tender.now();
-        let ticket = stream.lane().depart(now, fleet.known.expect(wish.kind));
+        let ticket = self.stream.lane().depart(now, fleet.known.expect(wish.kind));
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
-        let course = Course { kind: wish.kind, ticket, handed: now, teaches: true };
+        let mut course = Course { kind: wish.kind, ticket, handed: now, teaches: true };
         let spin = core.spin_until(now, &ticket, few && trusted);
         let mut watches = false;
         if let Some(until) = spin {
             match core.watch_first(&point, until) {
                 Watched::Ended => {
                     let at = core.tender.now();
-                    let (owners, permit) = self.take();
+                    self.departed = true;
                     Counters::add(&fleet.counters.begun, 1);
-                    fleet.learn(&course, permit.as_ref(), Some(Seen { at, exact: true }));
-                    fleet.settle(owners, permit, true);
+                    fleet.learn(&course, self.permit.as_ref(), Some(Seen { at, exact: true }));
+                    fleet.settle(&mut self.owners, &mut self.permit, true);
                     return Ok(Departed::Landed);
                 }
                 Watched::Again => watches = true,
                 Watched::NotAsked => {}
             }
+            course.handed = core.tender.now();
         }
-        let late_us = if flying >= CROWD_FLIGHTS { wish.late_us.max(CROWD_LATE_US) } else { wish.late_us };
-        let late = Nanos::from_micros(late_us.into());
-        let handed = if spin.is_some() { core.tender.now() } else { now };
-        let course = Course { handed, teaches: late == Nanos::ZERO, ..course };
-        let word = if trusted { point.word().cloned() } else { None };
         // Somebody else's code, before anything of ours is half done.
         let waker = context.waker().clone();
-        let (owners, permit) = self.take();
+        let word = if trusted { point.word().cloned() } else { None };
+        let late_us = if flying >= CROWD_FLIGHTS { wish.late_us.max(CROWD_LATE_US) } else { wish.late_us };
+        let late = Nanos::from_micros(late_us.into());
+        course.teaches = late == Nanos::ZERO;
+        // What is watched now is not slept through.
+        let expected = ticket.expected.filter(|_| !watches).map_or(Nanos::ZERO, |at| at.since(course.handed));
+        let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
+        self.departed = true;
         let flight = Handle::new(fleet, owners, permit);
         flight.prepare(course, Some(waker));
         if few && arming == Arming::Armed {
             flight.let_watch(spin.filter(|_| watches));
         }
-        // What is watched now is not slept through.
-        let expected = ticket.expected.filter(|_| !watches).map_or(Nanos::ZERO, |at| at.since(handed));
         core.tend(point, arming, expected, late, &flight);
         Ok(Departed::Flying(flight, word, watches))
     }
 
     /// Ends it with a flight that nobody awaits.
     pub(crate) fn fly(&mut self) {
-        let stream = self.stream().clone();
+        let stream = self.stream.clone();
         let core = stream.core();
         match core.arm(&stream) {
             Ok((point, arming)) => {
-                let (owners, permit) = self.take();
+                self.departed = true;
+                let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
                 let flight = Handle::new(&core.fleet, owners, permit);
                 core.tend(point, arming, Nanos::ZERO, Nanos::ZERO, &flight);
             }
@@ -171,21 +179,21 @@ impl<D: Device> Submission<D> {
     ///
     /// What the device says; what it keeps is leaked then.
     pub(crate) fn wait(mut self) -> Result<(), Error> {
-        let waited = wait_for(self.stream());
-        let (owners, permit) = self.take();
-        let fleet = &self.stream().core().fleet;
+        let waited = wait_for(&self.stream);
+        self.departed = true;
+        let fleet = &self.stream.core().fleet;
         Counters::add(&fleet.counters.begun, 1);
-        fleet.settle(owners, permit, waited.is_ok());
+        fleet.settle(&mut self.owners, &mut self.permit, waited.is_ok());
         waited
     }
 
     /// Nobody can know when it is done.
     #[cold]
     fn leak(&mut self) {
-        let (owners, permit) = self.take();
-        let fleet = &self.stream().core().fleet;
+        self.departed = true;
+        let fleet = &self.stream.core().fleet;
         Counters::add(&fleet.counters.begun, 1);
-        fleet.settle(owners, permit, false);
+        fleet.settle(&mut self.owners, &mut self.permit, false);
     }
 }
 

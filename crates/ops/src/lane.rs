@@ -10,7 +10,7 @@
 //! add up; then the pace at which ends have come counts instead. Failure modes: work that is not submitted here (another user of the
 //! stream, [`async_on`](crate::DeviceOp::async_on)) is not known of; streams that slow each other down are each as slow as they were before.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::AtomicU64;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use wakeline_core::{Instant, Nanos};
 
 use crate::panics::survive;
 use crate::stream::IN_FLIGHT_MAX;
-use crate::sync::Lock;
+use crate::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
 
 /// With so many in front the pace of ends counts, and not how long each takes.
 const DEEP: u64 = 4;
@@ -26,7 +26,11 @@ const DEEP: u64 = 4;
 /// What all flights of a stream share.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    room: Lock<Room>,
+    /// How many places are taken.
+    taken: AtomicUsize,
+    /// Who waits for one, and whether anybody does.
+    waiting: Lock<Vec<Waker>>,
+    waits: AtomicBool,
     flying: AtomicUsize,
     /// When what is in flight is expected to end.
     busy_until: AtomicU64,
@@ -36,12 +40,6 @@ pub(crate) struct Lane {
     ended_at: AtomicU64,
     /// How far apart ends come while others wait behind.
     pace_ns: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Room {
-    taken: usize,
-    waiting: Vec<Waker>,
 }
 
 /// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
@@ -60,7 +58,9 @@ pub(crate) struct Ticket {
 impl Lane {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            room: Lock::new(Room::default()),
+            taken: AtomicUsize::new(0),
+            waiting: Lock::new(Vec::new()),
+            waits: AtomicBool::new(false),
             flying: AtomicUsize::new(0),
             busy_until: AtomicU64::new(0),
             shift: AtomicU64::new(0),
@@ -71,36 +71,56 @@ impl Lane {
 
     /// A place among what is in flight, once there is one. Where there is none, looks through who waits, so that each task waits once
     /// however often it is polled.
+    #[inline]
     pub(crate) fn admit(self: &Arc<Self>, context: &Context<'_>) -> Poll<Permit> {
-        if self.take_one() {
-            return Poll::Ready(Permit(Arc::clone(self)));
+        if self.take_one() || self.wait_for_one(context) {
+            Poll::Ready(Permit(Arc::clone(self)))
+        } else {
+            Poll::Pending
         }
-        // Cloned and dropped without the lock: a waker is somebody else's code.
-        let mut waker = Some(context.waker().clone());
-        let admitted = {
-            let mut room = self.room.lock();
-            let full = room.taken >= IN_FLIGHT_MAX;
-            if full && !room.waiting.iter().any(|other| other.will_wake(context.waker())) {
-                room.waiting.extend(waker.take());
-            }
-            room.taken += usize::from(!full);
-            !full
-        };
-        drop(waker);
-        if admitted { Poll::Ready(Permit(Arc::clone(self))) } else { Poll::Pending }
     }
 
+    #[inline]
     fn take_one(&self) -> bool {
-        let mut room = self.room.lock();
-        let full = room.taken >= IN_FLIGHT_MAX;
-        room.taken += usize::from(!full);
-        !full
+        // Sequentially consistent, as all that is done to it: either who gives a place back sees that somebody waits, or who is about to
+        // wait sees the place.
+        let one_more = |taken| (taken < IN_FLIGHT_MAX).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    /// Waits, unless there is a place after all.
+    #[cold]
+    fn wait_for_one(&self, context: &Context<'_>) -> bool {
+        // Cloned and dropped without the lock: a waker is somebody else's code.
+        let mut waker = Some(context.waker().clone());
+        {
+            let mut waiting = self.waiting.lock();
+            if !waiting.iter().any(|other| other.will_wake(context.waker())) {
+                waiting.extend(waker.take());
+            }
+            self.waits.store(true, Ordering::SeqCst);
+        }
+        drop(waker);
+        self.take_one()
     }
 
     /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
     pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
-        self.room.lock().taken += 1;
+        self.taken.fetch_add(1, Ordering::SeqCst);
         Permit(Arc::clone(self))
+    }
+
+    /// Wakes all who wait: one that is woken and never polled again must not keep the others waiting.
+    #[cold]
+    fn wake_all(&self) {
+        let waiting = {
+            let mut waiting = self.waiting.lock();
+            self.waits.store(false, Ordering::SeqCst);
+            core::mem::take(&mut *waiting)
+        };
+        for waker in waiting {
+            survive(|| waker.wake());
+        }
     }
 
     /// One more is submitted, which takes `service` where that is known.
@@ -160,15 +180,11 @@ impl Permit {
 }
 
 impl Drop for Permit {
+    #[inline]
     fn drop(&mut self) {
-        let waiting = {
-            let mut room = self.0.room.lock();
-            room.taken -= 1;
-            core::mem::take(&mut room.waiting)
-        };
-        // All of them: one that is woken and never polled again must not keep the others waiting.
-        for waker in waiting {
-            survive(|| waker.wake());
+        self.0.taken.fetch_sub(1, Ordering::SeqCst);
+        if self.0.waits.load(Ordering::SeqCst) {
+            self.0.wake_all();
         }
     }
 }

@@ -14,11 +14,11 @@ use crate::stream::Stream;
 /// Whatever the work touches must be [retained](Self::retain): it then lives until the device is done, also when the rest of the
 /// submission fails or panics, or nobody awaits it any more.
 pub struct Submission<D: Device> {
-    stream: Stream<D>,
-    owners: Owners,
-    permit: Option<Permit>,
-    /// What it keeps is somebody else's to see to.
-    departed: bool,
+    pub(crate) stream: Stream<D>,
+    pub(crate) owners: Owners,
+    pub(crate) permit: Option<Permit>,
+    /// What it keeps is let go or somebody else's to see to.
+    pub(crate) departed: bool,
 }
 
 impl<D: Device> Submission<D> {
@@ -60,12 +60,6 @@ impl<D: Device> Submission<D> {
     /// The same for what is shared.
     pub fn retain_shared<T: Send + Sync + 'static>(&mut self, owner: &Arc<T>) {
         self.retain(Arc::clone(owner));
-    }
-
-    /// Ends it: what it keeps is the caller's to see to.
-    pub(crate) fn take(&mut self) -> (Owners, Option<Permit>) {
-        self.departed = true;
-        (core::mem::take(&mut self.owners), self.permit.take())
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each user has a part of it")]
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
@@ -45,17 +45,15 @@ impl NoopStream {
 
 impl Noop {
     pub(crate) fn streams(&self) -> Vec<NoopStream> {
-        self.streams.lock().unwrap().clone()
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What [`Device::point`] gives, armed: the calls of the port that each operation makes.
+    /// The calls of the port that every operation makes, and a look at the word.
     #[inline(never)]
-    pub(crate) fn raw(&self, stream: &NoopStream, shape: Shape) -> bool {
-        // SAFETY: nothing is done.
-        let promise = unsafe { Promise::new() };
-        let launched = Launch::launch(self, stream, &NoopKernel, shape, &[], promise).is_ok();
-        let Ok(mut point) = self.point(stream) else { return false };
-        launched && point.arm().is_ok() && point.descriptor().is_some_and(MemoryDescriptor::reached)
+    pub(crate) fn raw(&self, stream: &NoopStream) -> Result<bool, Error> {
+        let mut point = self.point(stream)?;
+        point.arm()?;
+        Ok(point.descriptor().is_some_and(MemoryDescriptor::reached))
     }
 }
 
@@ -99,7 +97,7 @@ impl Device for Noop {
     fn stream(&self, _: Priority) -> Result<NoopStream, Error> {
         let (line, armed) = (Arc::new(HostLine::new()), AtomicU64::new(0));
         let stream = NoopStream(Arc::new(Inner { line, armed, lazy: self.lazy }));
-        self.streams.lock().unwrap().push(stream.clone());
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.clone());
         Ok(stream)
     }
 
