@@ -38,6 +38,7 @@ mod apart;
 pub mod gpu;
 pub mod micro;
 mod operation;
+pub mod ops;
 mod paired;
 mod record;
 mod signed;
