@@ -50,12 +50,17 @@ impl Counters {
         }
     }
 
-    /// How many flights are under way, about.
+    /// Another flight begins: how many did before.
     #[inline]
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub(crate) fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// How many flights are under way, about, besides the one of this number.
+    #[inline]
+    pub(crate) fn in_flight_before(&self, number: u64) -> u64 {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let over = read(&self.landed) + read(&self.leaked);
-        read(&self.begun).saturating_sub(over)
+        number.saturating_sub(read(&self.landed) + read(&self.leaked))
     }
 
     pub(crate) fn add(counter: &AtomicU64, by: u64) {

@@ -133,6 +133,8 @@ pub(crate) struct Flight {
     /// Its task may be woken before the end, to watch.
     watches: AtomicBool,
     lookout: Lookout,
+    /// What its task is called where it watches.
+    who: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -157,9 +159,8 @@ impl core::fmt::Debug for Flight {
 pub(crate) struct Handle(Arc<Flight>);
 
 impl Handle {
-    /// A flight that keeps all this.
+    /// A flight that keeps all this, and is counted by now.
     pub(crate) fn new(fleet: &Arc<Fleet>, owners: Owners, permit: Option<Permit>) -> Self {
-        Counters::add(&fleet.counters.begun, 1);
         let kept = fleet.blank.lock().pop();
         let flight = kept.unwrap_or_else(|| {
             Arc::new(Flight {
@@ -169,6 +170,7 @@ impl Handle {
                 over: AtomicBool::new(false),
                 watches: AtomicBool::new(false),
                 lookout: Lookout::new(),
+                who: AtomicUsize::new(0),
             })
         });
         flight.handles.store(1, Ordering::Relaxed);
@@ -182,7 +184,8 @@ impl Handle {
     }
 
     /// Sets who is to be woken, and what is expected, before anybody else has it.
-    pub(crate) fn prepare(&self, course: Course, waker: Option<Waker>) {
+    pub(crate) fn prepare(&self, course: Course, waker: Option<Waker>, who: usize) {
+        self.who.store(who, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.course = Some(course);
         state.waker = waker;
@@ -322,8 +325,8 @@ impl Flight {
         self.over.load(Ordering::Acquire)
     }
 
-    pub(crate) fn lookout(&self) -> &Lookout {
-        &self.lookout
+    pub(crate) fn lookout(&self) -> (&Lookout, usize) {
+        (&self.lookout, self.who.load(Ordering::Relaxed))
     }
 
     /// What has become of it. Makes no driver call.

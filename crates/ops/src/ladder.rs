@@ -28,7 +28,6 @@ use wakeline_core::{
 };
 
 use crate::config::{CROWD_FLIGHTS, CROWD_LATE_US, Completion, FEW_FLIGHTS_MAX};
-use crate::counts::Counters;
 use crate::flight::{Course, Handle, Seen};
 use crate::known::Kind;
 use crate::lane::Ticket;
@@ -106,6 +105,7 @@ impl<D: Device> Submission<D> {
     ///
     /// What the device says where it cannot be known when it is done; what it keeps is leaked then.
     pub(crate) fn depart(&mut self, wish: Wish, context: &Context<'_>) -> Result<Departed<D>, Error> {
+        let number = self.count();
         let armed = self.stream.core().arm(&self.stream);
         let (point, arming) = match armed {
             Ok(armed) => armed,
@@ -117,19 +117,20 @@ impl<D: Device> Submission<D> {
         let core = &**self.stream.core();
         let fleet = &core.fleet;
         let trusted = core.trusts && arming == Arming::Armed;
-        let flying = fleet.counters.in_flight();
+        let flying = fleet.counters.in_flight_before(number);
         let now = core.tender.now();
         let ticket = self.stream.lane().depart(now, fleet.known.expect(wish.kind));
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
         let mut course = Course { kind: wish.kind, ticket, handed: now, teaches: true };
         let spin = core.spin_until(now, &ticket, few && trusted);
         let mut watches = false;
+        // A name of its own among those of this device, and most likely of others.
+        let who = core::ptr::from_ref(fleet).addr().wrapping_add((number as usize) << 1) | 1;
         if let Some(until) = spin {
-            match core.watch_first(&point, until) {
+            match core.watch_first(&point, until, who) {
                 Watched::Ended => {
                     let at = core.tender.now();
                     self.departed = true;
-                    Counters::add(&fleet.counters.begun, 1);
                     fleet.learn(&course, self.permit.as_ref(), Some(Seen { at, exact: true }));
                     fleet.settle(&mut self.owners, &mut self.permit, true);
                     return Ok(Departed::Landed);
@@ -150,7 +151,7 @@ impl<D: Device> Submission<D> {
         let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
         self.departed = true;
         let flight = Handle::new(fleet, owners, permit);
-        flight.prepare(course, Some(waker));
+        flight.prepare(course, Some(waker), who);
         if few && arming == Arming::Armed {
             flight.let_watch(spin.filter(|_| watches));
         }
@@ -160,6 +161,7 @@ impl<D: Device> Submission<D> {
 
     /// Ends it with a flight that nobody awaits.
     pub(crate) fn fly(&mut self) {
+        self.count();
         let stream = self.stream.clone();
         let core = stream.core();
         match core.arm(&stream) {
@@ -179,10 +181,10 @@ impl<D: Device> Submission<D> {
     ///
     /// What the device says; what it keeps is leaked then.
     pub(crate) fn wait(mut self) -> Result<(), Error> {
+        self.count();
         let waited = wait_for(&self.stream);
         self.departed = true;
         let fleet = &self.stream.core().fleet;
-        Counters::add(&fleet.counters.begun, 1);
         fleet.settle(&mut self.owners, &mut self.permit, waited.is_ok());
         waited
     }
@@ -190,9 +192,9 @@ impl<D: Device> Submission<D> {
     /// Nobody can know when it is done.
     #[cold]
     fn leak(&mut self) {
+        self.count();
         self.departed = true;
         let fleet = &self.stream.core().fleet;
-        Counters::add(&fleet.counters.begun, 1);
         fleet.settle(&mut self.owners, &mut self.permit, false);
     }
 }
@@ -206,27 +208,20 @@ pub(crate) fn wait_for<D: Device>(stream: &Stream<D>) -> Result<(), Error> {
 
 impl<D: Device> Core<D> {
     /// The slice of the poll that submits.
-    fn watch_first(&self, point: &OpPoint<D::Point>, until: Instant) -> Watched {
+    fn watch_first(&self, point: &OpPoint<D::Point>, until: Instant, who: usize) -> Watched {
         let reached = || point.word().is_some_and(MemoryDescriptor::reached);
         if reached() {
             return Watched::Ended;
         }
         let lookout = Lookout::new();
         lookout.watch_until(until);
-        let who = core::ptr::from_ref(&lookout).addr();
-        let watched = self.tender.watch(&lookout, who, &mut { reached });
-        if watched == Watched::Again {
-            // Its name is on this stack; the flight has another.
-            self.tender.unwatch(&lookout, who);
-        }
-        watched
+        self.tender.watch(&lookout, who, &mut { reached })
     }
 
     /// A later poll: looks at the word, and watches it where the task is to. Whether it is to be polled again at once.
     pub(crate) fn watch_on(&self, flight: &Handle, word: Option<&Word<D>>) -> bool {
         let reached = || word.is_some_and(MemoryDescriptor::reached);
-        let lookout = flight.lookout();
-        let who = core::ptr::from_ref(lookout).addr();
+        let (lookout, who) = flight.lookout();
         if flight.is_over() {
             self.tender.unwatch(lookout, who);
             return false;
@@ -251,9 +246,9 @@ impl<D: Device> Core<D> {
 
     /// Its task watches no longer.
     pub(crate) fn unwatch(&self, flight: &Handle) {
-        let lookout = flight.lookout();
+        let (lookout, who) = flight.lookout();
         if lookout.until().is_some() {
-            self.tender.unwatch(lookout, core::ptr::from_ref(lookout).addr());
+            self.tender.unwatch(lookout, who);
         }
     }
 }

@@ -19,11 +19,19 @@ pub struct Submission<D: Device> {
     pub(crate) permit: Option<Permit>,
     /// What it keeps is let go or somebody else's to see to.
     pub(crate) departed: bool,
+    /// Its number among all flights, once it counts as one.
+    number: Option<u64>,
 }
 
 impl<D: Device> Submission<D> {
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
-        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false }
+        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false, number: None }
+    }
+
+    /// Counts it among the flights, once; its number.
+    #[inline]
+    pub(crate) fn count(&mut self) -> u64 {
+        *self.number.get_or_insert_with(|| self.stream.core().fleet.counters.begin())
     }
 
     /// The stream in which the work is enqueued.

@@ -15,7 +15,7 @@ use wakeline_core::{
 
 use crate::device::SimDevice;
 use crate::host::VirtualHost;
-use crate::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicBool, Lock, Ordering};
 use crate::time::VirtualTime;
 
 /// How much time a wait that only asks lets pass between two questions.
@@ -65,9 +65,9 @@ struct Inner {
     device: SimDevice<VirtualTime>,
     flights: Lock<Vec<Box<dyn Fly>>>,
     closed: AtomicBool,
-    /// Whether tasks watch by themselves, and which does.
+    /// Whether tasks watch by themselves, and which does, until when at most.
     watches: AtomicBool,
-    watching: AtomicUsize,
+    watching: Lock<(usize, Instant)>,
 }
 
 /// One point that is seen to its end.
@@ -210,7 +210,7 @@ impl VirtualWatcher {
             flights: Lock::new(Vec::new()),
             closed: AtomicBool::new(false),
             watches: AtomicBool::new(false),
-            watching: AtomicUsize::new(0),
+            watching: Lock::new((0, Instant::ORIGIN)),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -335,13 +335,16 @@ where
         lookout.take_woken();
         let now = inner.host.now();
         let until = lookout.until().filter(|until| now < *until && inner.watches.load(Ordering::Acquire));
-        let mine = inner.watching.compare_exchange(0, who, Ordering::AcqRel, Ordering::Acquire);
-        let mine = mine.map_or_else(|other| other == who, |_| true);
-        let Some(until) = until.filter(|_| mine) else {
-            lookout.stop();
+        let mine = until.is_some_and(|until| {
+            let mut watching = inner.watching.lock();
+            let mine = watching.0 == who || now >= watching.1;
             if mine {
-                inner.watching.store(0, Ordering::Release);
+                *watching = (who, until);
             }
+            mine
+        });
+        let Some(until) = until.filter(|_| mine) else {
+            <Self as Tend<P>>::unwatch(self, lookout, who);
             return Watched::NotAsked;
         };
         let slice = until.min(now + Nanos::from_nanos(WATCH_SLICE_NS));
@@ -359,7 +362,10 @@ where
     fn unwatch(&self, lookout: &Lookout, who: usize) {
         lookout.take_woken();
         lookout.stop();
-        let _ = self.inner.watching.compare_exchange(who, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let mut watching = self.inner.watching.lock();
+        if watching.0 == who {
+            *watching = (0, Instant::ORIGIN);
+        }
     }
 
     fn alarm(&self, at: Instant, waker: &Waker) {
