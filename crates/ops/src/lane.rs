@@ -18,19 +18,22 @@ use wakeline_core::{Instant, Nanos};
 
 use crate::panics::survive;
 use crate::stream::IN_FLIGHT_MAX;
-use crate::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicUsize, Lock, Ordering};
 
 /// With so many in front the pace of ends counts, and not how long each takes.
 const DEEP: u64 = 4;
 
+/// Somebody waits for a place.
+const WAITS: usize = 1 << (usize::BITS - 1);
+
 /// What all flights of a stream share.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// How many places are taken.
+    /// How many places there are, and how many are taken; with [`WAITS`] where somebody waits for one.
+    places: usize,
     taken: AtomicUsize,
-    /// Who waits for one, and whether anybody does.
+    /// Who waits for one.
     waiting: Lock<Vec<Waker>>,
-    waits: AtomicBool,
     flying: AtomicUsize,
     /// When what is in flight is expected to end.
     busy_until: AtomicU64,
@@ -57,10 +60,15 @@ pub(crate) struct Ticket {
 
 impl Lane {
     pub(crate) fn new() -> Arc<Self> {
+        Self::of(IN_FLIGHT_MAX)
+    }
+
+    /// One with so many places.
+    pub(crate) fn of(places: usize) -> Arc<Self> {
         Arc::new(Self {
+            places,
             taken: AtomicUsize::new(0),
             waiting: Lock::new(Vec::new()),
-            waits: AtomicBool::new(false),
             flying: AtomicUsize::new(0),
             busy_until: AtomicU64::new(0),
             shift: AtomicU64::new(0),
@@ -82,10 +90,8 @@ impl Lane {
 
     #[inline]
     fn take_one(&self) -> bool {
-        // Sequentially consistent, as all that is done to it: either who gives a place back sees that somebody waits, or who is about to
-        // wait sees the place.
-        let one_more = |taken| (taken < IN_FLIGHT_MAX).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+        let one_more = |taken| (taken & !WAITS < self.places).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
 
     /// Waits, unless there is a place after all.
@@ -93,20 +99,25 @@ impl Lane {
     fn wait_for_one(&self, context: &Context<'_>) -> bool {
         // Cloned and dropped without the lock: a waker is somebody else's code.
         let mut waker = Some(context.waker().clone());
-        {
+        let admitted = {
             let mut waiting = self.waiting.lock();
-            if !waiting.iter().any(|other| other.will_wake(context.waker())) {
+            // One place says how many are taken and whether somebody waits: who gives one back either comes before, or sees that.
+            let change =
+                |taken| Some(if taken & !WAITS < self.places { taken + 1 } else { taken | WAITS });
+            let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+            let admitted = before.is_ok_and(|taken| taken & !WAITS < self.places);
+            if !admitted && !waiting.iter().any(|other| other.will_wake(context.waker())) {
                 waiting.extend(waker.take());
             }
-            self.waits.store(true, Ordering::SeqCst);
-        }
+            admitted
+        };
         drop(waker);
-        self.take_one()
+        admitted
     }
 
     /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
     pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
-        self.taken.fetch_add(1, Ordering::SeqCst);
+        self.taken.fetch_add(1, Ordering::AcqRel);
         Permit(Arc::clone(self))
     }
 
@@ -115,7 +126,7 @@ impl Lane {
     fn wake_all(&self) {
         let waiting = {
             let mut waiting = self.waiting.lock();
-            self.waits.store(false, Ordering::SeqCst);
+            self.taken.fetch_and(!WAITS, Ordering::AcqRel);
             core::mem::take(&mut *waiting)
         };
         for waker in waiting {
@@ -182,8 +193,7 @@ impl Permit {
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::SeqCst);
-        if self.0.waits.load(Ordering::SeqCst) {
+        if self.0.taken.fetch_sub(1, Ordering::AcqRel) & WAITS != 0 {
             self.0.wake_all();
         }
     }
