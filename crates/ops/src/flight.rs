@@ -252,9 +252,12 @@ impl Awaiter for Handle {
 
     fn wake(&self) {
         // Taken, and not cloned: the poll that it leads to brings another.
-        let waker = self.state.lock().waker.take();
-        if let Some(waker) = waker {
-            waker.wake();
+        let (waker, fleet) = {
+            let mut state = self.state.lock();
+            (state.waker.take(), state.fleet.clone())
+        };
+        if let (Some(waker), Some(fleet)) = (waker, fleet) {
+            fleet.guard(|| waker.wake());
         }
     }
 

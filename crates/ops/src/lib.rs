@@ -51,6 +51,8 @@ mod lane;
 #[cfg(test)]
 mod loom_tests;
 mod map;
+#[cfg(doctest)]
+mod must_not_compile;
 mod op;
 mod owner;
 mod panics;
