@@ -11,9 +11,7 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Runtime as Tokio};
 use wakeline_core::{Clock, CompletionPort, Error, ErrorCode, Nanos, Wake};
 use wakeline_ops::port::{Device, Priority};
-use wakeline_ops::{
-    DeviceOp, Runtime, RuntimeConfig, Stream, StreamPoolRoundRobin, Submission, device_op,
-};
+use wakeline_ops::{DeviceOp, Runtime, RuntimeConfig, Stream, StreamPoolRoundRobin, Submission, device_op};
 use wakeline_std::usage::process_cpu_time;
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
 
@@ -300,11 +298,15 @@ impl<M: Machine> Bench<M> {
             .collect())
     }
 
-    fn meter(&self, crowd: Crowd, run: impl FnOnce() -> Result<u64, Error>) -> Result<Crowd, Error> {
+    fn meter(&self, crowd: &Crowd, run: impl FnOnce() -> Result<u64, Error>) -> Result<Crowd, Error> {
         let (cpu, start) = (self.cpu(), Wall::now());
         let count = run()?;
         let (took, cpu) = (start.elapsed().as_secs_f64(), self.cpu() - cpu);
-        Ok(Crowd { per_second: real(count) / took, cores: real(cpu.as_nanos()) / 1e9 / took, ..crowd })
+        Ok(Crowd {
+            per_second: real(count) / took,
+            cores: real(cpu.as_nanos()) / 1e9 / took,
+            ..crowd.clone()
+        })
     }
 
     /// So many tasks, each of which awaits one operation after another.
@@ -322,14 +324,13 @@ impl<M: Machine> Bench<M> {
         let tender = self.watcher.handle().tender(&Point::new("crowd"));
         let device = self.machine.device().clone();
         let runtime = Runtime::new(device, &StreamPoolRoundRobin::new(streams)?, tender)?;
-        let crowd = self.described(case, "await@multi_thread(4)", (tasks, streams), (length, late_us));
+        let crowd = Self::described(case, "await@multi_thread(4)", (tasks, streams), (length, late_us));
         // What is to be learned, and what is slow the first time.
         self.run_crowd(&runtime, tasks, (length, late_us), time / 10)?;
-        self.meter(crowd, || self.run_crowd(&runtime, tasks, (length, late_us), time))
+        self.meter(&crowd, || self.run_crowd(&runtime, tasks, (length, late_us), time))
     }
 
     fn described(
-        &self,
         case: &'static str,
         arm: &'static str,
         (tasks, streams): (usize, usize),
@@ -374,11 +375,18 @@ impl<M: Machine> Bench<M> {
     /// # Errors
     ///
     /// What the device says.
-    pub fn raw_loop(&self, flights: usize, streams: usize, length: Nanos, time: Duration) -> Result<Crowd, Error> {
+    pub fn raw_loop(
+        &self,
+        flights: usize,
+        streams: usize,
+        length: Nanos,
+        time: Duration,
+    ) -> Result<Crowd, Error> {
         let device = self.machine.device();
-        let streams: Vec<_> = (0..streams).map(|_| device.stream(Priority::Normal)).collect::<Result<_, _>>()?;
-        let crowd = self.described("loop", "raw", (flights, streams.len()), (length, 0));
-        self.meter(crowd, || {
+        let streams: Vec<_> =
+            (0..streams).map(|_| device.stream(Priority::Normal)).collect::<Result<_, _>>()?;
+        let crowd = Self::described("loop", "raw", (flights, streams.len()), (length, 0));
+        self.meter(&crowd, || {
             let end = Wall::now() + time;
             let launch = |number: usize| {
                 self.machine.launch(&streams[number], length)?;

@@ -102,7 +102,8 @@ impl<O: DeviceOp> DeviceFuture<O> {
     }
 
     fn limit(mut self, change: impl FnOnce(&mut Limits<O::Device>)) -> Self {
-        let none = || Limits { deadline: Instant::MAX, timeout: None, cancel: None, begun: None, place: None };
+        let none =
+            || Limits { deadline: Instant::MAX, timeout: None, cancel: None, begun: None, place: None };
         change(self.limits.get_or_insert_with(|| Box::new(none())));
         self
     }
@@ -253,12 +254,12 @@ impl<D: Device> Limits<D> {
         if !cancelled && now < self.deadline {
             return None;
         }
-        let code = if cancelled { ErrorCode::Cancelled } else { ErrorCode::Timeout };
+        let why = if cancelled { ErrorCode::Cancelled } else { ErrorCode::Timeout };
         let elapsed = now.since(begun);
         Some(match word {
-            None => Error::new(code, [&"(none: nothing was submitted)", &"(none)", &elapsed]),
-            Some(Flown(None)) => Error::new(code, [&"(none: no word counts)", &"(none)", &elapsed]),
-            Some(Flown(Some(word))) => Error::new(code, [&word.seq(), &word.word(), &elapsed]),
+            None => Error::new(why, [&"(none: nothing was submitted)", &"(none)", &elapsed]),
+            Some(Flown(None)) => Error::new(why, [&"(none: no word counts)", &"(none)", &elapsed]),
+            Some(Flown(Some(word))) => Error::new(why, [&word.seq(), &word.word(), &elapsed]),
         })
     }
 }
@@ -289,7 +290,9 @@ impl<O: DeviceOp> Future for DeviceFuture<O> {
         let Some(limits) = &mut this.limits else { return polled };
         let (core, word) = match &this.state {
             State::Waits(_, stream) if polled.is_pending() => (stream.core(), None),
-            State::Flying(_, word, stream, _) if polled.is_pending() => (stream.core(), Some(Flown(word.as_ref()))),
+            State::Flying(_, word, stream, _) if polled.is_pending() => {
+                (stream.core(), Some(Flown(word.as_ref())))
+            }
             _ => {
                 limits.place = None;
                 return polled;

@@ -116,7 +116,7 @@ impl Known {
         } else if took <= near {
             known + (took - known) / 16
         } else {
-            return self.above(place, took);
+            return Self::above(place, took);
         };
         place.above.store(0, Ordering::Relaxed);
         place.ns.store(now.max(1), Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Known {
 
     /// One took longer than anything that was to be expected.
     #[cold]
-    fn above(&self, place: &Place, took: u64) {
+    fn above(place: &Place, took: u64) {
         let above = place.above.load(Ordering::Relaxed) + 1;
         let least = if above == 1 { took } else { took.min(place.least.load(Ordering::Relaxed)) };
         place.least.store(least, Ordering::Relaxed);

@@ -125,7 +125,8 @@ impl<D: Device> Submission<D> {
         let spin = core.spin_until(now, &ticket, few && trusted);
         let mut watches = false;
         // A name of its own among those of this device, and most likely of others.
-        let who = core::ptr::from_ref(fleet).addr().wrapping_add((number as usize) << 1) | 1;
+        let who = usize::try_from(number << 1 & 0xFFFF_FFFF).unwrap_or(0);
+        let who = core::ptr::from_ref(fleet).addr().wrapping_add(who) | 1;
         if let Some(until) = spin {
             match core.watch_first(&point, until, who) {
                 Watched::Ended => {

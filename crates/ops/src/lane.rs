@@ -102,8 +102,7 @@ impl Lane {
         let admitted = {
             let mut waiting = self.waiting.lock();
             // One place says how many are taken and whether somebody waits: who gives one back either comes before, or sees that.
-            let change =
-                |taken| Some(if taken & !WAITS < self.places { taken + 1 } else { taken | WAITS });
+            let change = |taken| Some(if taken & !WAITS < self.places { taken + 1 } else { taken | WAITS });
             let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
             let admitted = before.is_ok_and(|taken| taken & !WAITS < self.places);
             if !admitted && !waiting.iter().any(|other| other.will_wake(context.waker())) {

@@ -69,16 +69,16 @@ mod value;
 
 pub use ambient::Scope;
 pub use config::{
-    CROWD_FLIGHTS, CROWD_LATE_US, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN, RuntimeConfig, SPIN_US_DEFAULT,
-    SPIN_US_MAX,
+    CROWD_FLIGHTS, CROWD_LATE_US, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN, RuntimeConfig,
+    SPIN_US_DEFAULT, SPIN_US_MAX,
 };
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
 pub use kernel::{KernelArg, Launch, launch};
 pub use map::{Arrival, Map, MapHost};
 pub use op::DeviceOp;
-pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use point::{OpLine, OpPoint};
+pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use runtime::Runtime;
 pub use stream::{IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;

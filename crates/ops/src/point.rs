@@ -52,7 +52,9 @@ impl<L> fmt::Debug for OpLine<L> {
 
 impl<P: CompletionPort> fmt::Debug for OpPoint<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpPoint").field("word", &self.word.as_ref().map(|word| word.seq())).finish_non_exhaustive()
+        f.debug_struct("OpPoint")
+            .field("word", &self.word.as_ref().map(MemoryDescriptor::seq))
+            .finish_non_exhaustive()
     }
 }
 

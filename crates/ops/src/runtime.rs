@@ -6,8 +6,8 @@ use core::task::Waker;
 use std::sync::{Arc, Weak};
 
 use wakeline_core::{
-    Authority, CancelToken, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Mode, Tend, WaitPlan,
-    Watched, within,
+    Authority, CancelToken, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Mode, Tend,
+    WaitPlan, Watched, within,
 };
 
 use crate::config::RuntimeConfig;

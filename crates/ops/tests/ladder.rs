@@ -12,9 +12,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use common::{Busy, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
+use wakeline_ops::port::Priority;
 use wakeline_ops::{
-    Completion, DeviceFuture, DeviceOp, FEW_FLIGHTS_MAX, Runtime, RuntimeConfig, SPIN_US_DEFAULT, SingleStream,
-    StreamPoolRoundRobin, Tensor,
+    Completion, DeviceFuture, DeviceOp, FEW_FLIGHTS_MAX, Runtime, RuntimeConfig, SPIN_US_DEFAULT,
+    SingleStream, StreamPoolRoundRobin, Tensor,
 };
 use wakeline_sim::{Faults, MemoryUse, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 
@@ -30,8 +31,8 @@ struct Rig {
     runtime: Runtime<SimDevice>,
 }
 
-fn rig_of(device: SimConfig, config: RuntimeConfig) -> Rig {
-    let device = SimDevice::new(VirtualTime::new(), device).unwrap();
+fn rig_of(device: &SimConfig, config: RuntimeConfig) -> Rig {
+    let device = SimDevice::new(VirtualTime::new(), *device).unwrap();
     let watcher = VirtualWatcher::new(&device);
     watcher.let_tasks_watch(true);
     let policy = StreamPoolRoundRobin::new(3).unwrap();
@@ -40,7 +41,7 @@ fn rig_of(device: SimConfig, config: RuntimeConfig) -> Rig {
 }
 
 fn rig() -> Rig {
-    rig_of(common::CONFIG, RuntimeConfig::default())
+    rig_of(&common::CONFIG, RuntimeConfig::default())
 }
 
 impl Rig {
@@ -186,7 +187,11 @@ fn work_that_takes_longer_than_expected_is_left_to_who_tends() {
     assert!((us(60)..=us(SPIN_US_DEFAULT.into())).contains(&watched), "{watched}");
     let calls = rig.device.counts().calls;
     assert!(poll(&mut future, &woken).is_pending());
-    assert_eq!((rig.device.counts().calls, rig.watcher.now().since(start)), (calls, watched), "a poll does nothing");
+    assert_eq!(
+        (rig.device.counts().calls, rig.watcher.now().since(start)),
+        (calls, watched),
+        "a poll does nothing"
+    );
     rig.run(future).unwrap();
     assert_eq!(rig.watcher.now(), start + us(5_000));
     rig.assert_clean();
@@ -250,7 +255,7 @@ fn numbers_tell_operations_of_one_type_apart() {
 
 #[test]
 fn without_a_budget_nothing_is_watched_from_the_start() {
-    let rig = rig_of(common::CONFIG, RuntimeConfig::default().spin_us(0).unwrap());
+    let rig = rig_of(&common::CONFIG, RuntimeConfig::default().spin_us(0).unwrap());
     rig.teach(us(15));
     let start = rig.watcher.now();
     let mut future = rig.busy(us(15));
@@ -275,11 +280,13 @@ fn who_may_be_told_late_does_not_watch() {
 #[test]
 fn a_callback_tells_of_the_end_where_that_is_chosen_and_where_words_are_not_supported() {
     let unsupported = Faults { unsupported_ppm: 1_000_000, ..Faults::none() };
-    for (faults, completion) in
-        [(Faults::none(), Completion::Callback), (unsupported, Completion::Word), (unsupported, Completion::Callback)]
-    {
+    for (faults, completion) in [
+        (Faults::none(), Completion::Callback),
+        (unsupported, Completion::Word),
+        (unsupported, Completion::Callback),
+    ] {
         let config = SimConfig { faults, ..common::CONFIG };
-        let rig = rig_of(config, RuntimeConfig::default().completion(completion));
+        let rig = rig_of(&config, RuntimeConfig::default().completion(completion));
         for _ in 0..3 {
             let start = rig.watcher.now();
             rig.run(rig.busy(us(700))).unwrap();
@@ -303,7 +310,7 @@ fn case_63_a_callback_only_stores_and_owners_are_let_go_by_others() {
             *self.0.lock().unwrap() = Some(std::thread::current().id());
         }
     }
-    let rig = rig_of(common::CONFIG, RuntimeConfig::default().completion(Completion::Callback));
+    let rig = rig_of(&common::CONFIG, RuntimeConfig::default().completion(Completion::Callback));
     let dropped = Arc::default();
     let mut future = Busy(us(100), Dropped(Arc::clone(&dropped))).on(&rig.runtime);
     assert!(poll_once(&mut future).is_pending());
@@ -325,7 +332,7 @@ fn case_63_a_callback_only_stores_and_owners_are_let_go_by_others() {
 #[test]
 fn questions_tell_of_the_end_where_that_is_chosen() {
     let config = RuntimeConfig::default().completion(Completion::Poll);
-    let rig = rig_of(SimConfig { query_ns: 100, ..common::CONFIG }, config);
+    let rig = rig_of(&SimConfig { query_ns: 100, ..common::CONFIG }, config);
     let start = rig.watcher.now();
     rig.run(rig.busy(us(700))).unwrap();
     assert!(rig.watcher.now().since(start) < us(720));
@@ -435,7 +442,8 @@ fn thousands_of_time_outs_that_do_not_come_cost_few_alarms() {
 #[test]
 fn a_read_far_behind_a_write_still_comes_after_it() {
     let rig = rig();
-    let streams = [rig.runtime.stream(Default::default()).unwrap(), rig.runtime.stream(Default::default()).unwrap()];
+    let streams =
+        [rig.runtime.stream(Priority::Normal).unwrap(), rig.runtime.stream(Priority::Normal).unwrap()];
     let first: Tensor<u8, SimDevice> = Tensor::full(8, 1).sync_on(&streams[0]).unwrap();
     // The events of the first stream are recorded again and again.
     for round in 0..200_u8 {

@@ -32,7 +32,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let mut args = Args { rounds: 20, seconds: 3, cases: Vec::new() };
     while let Some(word) = words.next() {
         let mut number = || {
-            let value = words.next().and_then(|value| value.parse().ok()).filter(|value| (1..=100_000).contains(value));
+            let value = words
+                .next()
+                .and_then(|value| value.parse().ok())
+                .filter(|value| (1..=100_000).contains(value));
             value.ok_or_else(|| format!("`{word}` wants a number from 1 to 100000\n{USAGE}"))
         };
         match word.as_str() {

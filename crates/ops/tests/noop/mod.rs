@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each user has a part of it")]
 
-use std::sync::{Arc, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use wakeline_core::{
-    Arming, Awaiter, Charge, Clock, CompletionPort, Error, HostLine, Instant, Lookout, MemoryDescriptor, Report,
-    Seq, Slot, Status, Tend, Watched,
+    Arming, Awaiter, Charge, Clock, CompletionPort, Error, HostLine, Instant, Lookout, MemoryDescriptor,
+    Report, Seq, Slot, Status, Tend, Watched,
 };
 use wakeline_ops::port::{Arg, Device, Launch, Memory, Pinned, Priority, Promise, Shape};
 

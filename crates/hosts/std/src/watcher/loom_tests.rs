@@ -13,12 +13,12 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use wakeline_core::{
-    Arming, Awaiter, Charge, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos, Seq,
-    Slot, Status, Tend, WaitPlan, Wake,
+    Arming, Awaiter, Charge, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos,
+    Seq, Slot, Status, Tend, WaitPlan, Wake,
 };
 
-use super::config::WatcherConfig;
 use super::WatcherHandle;
+use super::config::WatcherConfig;
 use super::flight::{Fly, Next, Tag};
 use super::future::WatcherWait;
 use super::home::{Home, Hub};

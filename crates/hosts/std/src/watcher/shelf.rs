@@ -8,11 +8,14 @@ use super::sync::Lock;
 /// How much of one kind is kept at most; about 900 bytes each.
 const KEPT_MAX: usize = 1_024;
 
+/// Flights of one type.
+type Kept = Vec<Arc<dyn Any + Send + Sync>>;
+
 /// Flights that are over, by their type. Each is held by nobody else.
 #[derive(Default)]
 pub(super) struct Shelf {
     /// Few: one a type of port.
-    kinds: Lock<Vec<(TypeId, Vec<Arc<dyn Any + Send + Sync>>)>>,
+    kinds: Lock<Vec<(TypeId, Kept)>>,
 }
 
 impl Shelf {
@@ -28,14 +31,11 @@ impl Shelf {
     pub(super) fn put<T: Any + Send + Sync>(&self, over: Arc<T>) {
         let kind = TypeId::of::<T>();
         let mut kinds = self.kinds.lock();
-        let kept = match kinds.iter_mut().find(|(its, _)| *its == kind) {
-            Some((_, kept)) => kept,
-            None => {
-                kinds.push((kind, Vec::new()));
-                let last = kinds.len() - 1;
-                &mut kinds[last].1
-            }
-        };
+        let place = kinds.iter().position(|(its, _)| *its == kind).unwrap_or_else(|| {
+            kinds.push((kind, Vec::new()));
+            kinds.len() - 1
+        });
+        let kept = &mut kinds[place].1;
         if kept.len() < KEPT_MAX {
             kept.push(over);
         }

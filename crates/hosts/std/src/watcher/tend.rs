@@ -136,10 +136,11 @@ where
         }
         let next = match (next, watches.flatten()) {
             // The task does, from the start.
-            (Next::Watch { until }, Some(watched)) => Next::Watched { until: watched.min(until) },
+            (Next::Watch { until }, Some(itself)) => Next::Watched { until: itself.min(until) },
             (next, _) => next,
         };
-        let mut tended = self.shelf.take::<Tended<P, A, E>>().unwrap_or_else(|| Arc::new(Tended::blank(&self.point)));
+        let mut tended =
+            self.shelf.take::<Tended<P, A, E>>().unwrap_or_else(|| Arc::new(Tended::blank(&self.point)));
         let filled = Tended {
             flight,
             awaiter: Some(awaiter),
