@@ -19,11 +19,15 @@ pub const SPIN_US_MAX: u32 = 10_000;
 /// better to do.
 pub const FEW_FLIGHTS_MAX: u64 = 8;
 
-/// With more flights than this in a runtime, ends may be told [`CROWD_LATE_US`] late: some come in that time, and are told at once.
+/// With more flights than this in a runtime, ends may be told late, so that some are told at a time: by [`CROWD_LATE_US`], or by up to a 64th of
+/// how long they are expected to take, but by no more than [`CROWD_LATE_US_MAX`].
 pub const CROWD_FLIGHTS: u64 = 32;
 
 /// See [`CROWD_FLIGHTS`].
 pub const CROWD_LATE_US: u32 = 50;
+
+/// See [`CROWD_FLIGHTS`].
+pub const CROWD_LATE_US_MAX: u32 = 400;
 
 /// The most that an operation may allow to be told late: a second.
 pub const LATE_US_MAX: u32 = 1_000_000;

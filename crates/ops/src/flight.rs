@@ -19,7 +19,7 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, PoisonError};
 
 use smallvec::SmallVec;
-use wakeline_core::{Awaiter, Error, ErrorCode, Instant, Lookout, Report, Residual};
+use wakeline_core::{Awaiter, Error, ErrorCode, Instant, Lookout, Nanos, Report, Residual};
 
 use crate::counts::Counters;
 use crate::known::{Kind, Known};
@@ -84,9 +84,7 @@ impl Fleet {
         let Some(permit) = permit else { return };
         let Some(seen) = seen else { return permit.lane().lose() };
         let took = permit.lane().arrive(&course.ticket, seen.at);
-        if course.teaches {
-            self.known.learn(course.kind, took, seen.exact);
-        }
+        self.known.learn(course.kind, took, course.late, seen.exact);
     }
 }
 
@@ -97,8 +95,8 @@ pub(crate) struct Course {
     pub(crate) ticket: Ticket,
     /// When it was handed to whoever tends: the wait counts from then.
     pub(crate) handed: Instant,
-    /// Whether its end is told in time, so that something can be learned from it.
-    pub(crate) teaches: bool,
+    /// By how much its end may be told late.
+    pub(crate) late: Nanos,
 }
 
 /// When work was seen to have ended.

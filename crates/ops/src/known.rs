@@ -96,11 +96,12 @@ impl Known {
         (place.kind.load(Ordering::Relaxed) == kind.0 && ns > 0).then(|| Nanos::from_nanos(ns))
     }
 
-    /// One has taken this long; or less, where its end was only seen some time later.
+    /// One has taken this long, give or take `about`; or less, where its end was only seen some time later.
     #[inline]
-    pub(crate) fn learn(&self, kind: Kind, took: Nanos, exact: bool) {
+    pub(crate) fn learn(&self, kind: Kind, took: Nanos, about: Nanos, exact: bool) {
         let Some(place) = self.places.get(kind.place()) else { return };
         let took = took.as_nanos().max(1);
+        let (least, most) = (took.saturating_sub(about.as_nanos()), took.saturating_add(about.as_nanos()));
         let known = place.ns.load(Ordering::Relaxed);
         if place.kind.load(Ordering::Relaxed) != kind.0 || known == 0 {
             place.kind.store(kind.0, Ordering::Relaxed);
@@ -111,12 +112,15 @@ impl Known {
         let now = if !exact {
             // It had ended by the time somebody looked: nobody knows when.
             known.min(took) - known.min(took) / 16
-        } else if took <= known {
-            known - (known - took) / 2
-        } else if took <= near {
-            known + (took - known) / 16
+        } else if most <= known {
+            known - (known - most) / 2
+        } else if least <= known {
+            // As far as anybody can tell.
+            known
+        } else if least <= near {
+            known + (least - known) / 16
         } else {
-            return Self::above(place, took);
+            return Self::above(place, least);
         };
         place.above.store(0, Ordering::Relaxed);
         place.ns.store(now.max(1), Ordering::Relaxed);
@@ -156,7 +160,7 @@ mod tests {
         let known = Known::new();
         let kind = Kind::of::<u8>(0);
         assert_eq!(known.expect(kind), None);
-        known.learn(kind, us(100), true);
+        known.learn(kind, us(100), Nanos::ZERO, true);
         assert_eq!(known.expect(kind), Some(us(100)));
         assert_eq!(known.expect(Kind::of::<u8>(1)), None);
     }
@@ -166,7 +170,7 @@ mod tests {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
         for round in 0..400 {
             let took = [100, 101, 99, 102, 103][round % 5] + if round % 40 == 7 { 5_000 } else { 0 };
-            known.learn(kind, us(took), true);
+            known.learn(kind, us(took), Nanos::ZERO, true);
         }
         let expected = known.expect(kind).unwrap();
         assert!((us(98)..=us(101)).contains(&expected), "{expected}");
@@ -175,15 +179,15 @@ mod tests {
     #[test]
     fn a_step_up_is_followed_after_four_and_a_step_down_within_a_few() {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
-        known.learn(kind, us(1_000), true);
+        known.learn(kind, us(1_000), Nanos::ZERO, true);
         for _ in 0..3 {
-            known.learn(kind, us(10_000), true);
+            known.learn(kind, us(10_000), Nanos::ZERO, true);
             assert_eq!(known.expect(kind), Some(us(1_000)));
         }
-        known.learn(kind, us(10_005), true);
+        known.learn(kind, us(10_005), Nanos::ZERO, true);
         assert_eq!(known.expect(kind), Some(us(10_000)));
         for _ in 0..10 {
-            known.learn(kind, us(1_000), true);
+            known.learn(kind, us(1_000), Nanos::ZERO, true);
         }
         assert!(known.expect(kind).unwrap() < us(1_010));
     }
@@ -191,12 +195,24 @@ mod tests {
     #[test]
     fn an_end_that_nobody_saw_makes_the_next_wait_shorter() {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
-        known.learn(kind, us(1_600), true);
-        known.learn(kind, us(1_700), false);
+        known.learn(kind, us(1_600), Nanos::ZERO, true);
+        known.learn(kind, us(1_700), Nanos::ZERO, false);
         assert_eq!(known.expect(kind), Some(us(1_500)));
         for _ in 0..200 {
-            known.learn(kind, US, false);
+            known.learn(kind, US, Nanos::ZERO, false);
         }
         assert!(known.expect(kind).unwrap() >= Nanos::from_nanos(1));
+    }
+
+    #[test]
+    fn what_is_told_late_changes_what_it_cannot_have_been() {
+        let (known, kind) = (Known::new(), Kind::of::<u8>(0));
+        known.learn(kind, us(1_000), us(100), true);
+        for took in [1_060, 940, 1_090] {
+            known.learn(kind, us(took), us(100), true);
+            assert_eq!(known.expect(kind), Some(us(1_000)));
+        }
+        known.learn(kind, us(500), us(100), true);
+        assert_eq!(known.expect(kind), Some(us(800)));
     }
 }

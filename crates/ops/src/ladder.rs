@@ -27,7 +27,7 @@ use wakeline_core::{
     Arming, Charge, CompletionPort, Error, Instant, Lookout, MemoryDescriptor, Nanos, Status, Watched,
 };
 
-use crate::config::{CROWD_FLIGHTS, CROWD_LATE_US, Completion, FEW_FLIGHTS_MAX};
+use crate::config::{CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX};
 use crate::flight::{Course, Handle, Seen};
 use crate::known::Kind;
 use crate::lane::Ticket;
@@ -39,6 +39,15 @@ use crate::submission::Submission;
 
 /// How long after what is expected a task goes on watching at most.
 const SPREAD_NS: u64 = 60_000;
+
+/// How late one of many may be told: by steps that many share, at most a 64th of what it waits for.
+fn crowd_late_us(expected: Nanos) -> u32 {
+    let mut late = CROWD_LATE_US;
+    while late < CROWD_LATE_US_MAX && u64::from(late) * 2 * 64 <= expected.as_micros() {
+        late *= 2;
+    }
+    late
+}
 
 /// A word that alone says that its work is done.
 pub(crate) type Word<D> = MemoryDescriptor<OpLine<<D as Device>::Line>>;
@@ -121,7 +130,7 @@ impl<D: Device> Submission<D> {
         let now = core.tender.now();
         let ticket = self.stream.lane().depart(now, fleet.known.expect(wish.kind));
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
-        let mut course = Course { kind: wish.kind, ticket, handed: now, teaches: true };
+        let mut course = Course { kind: wish.kind, ticket, handed: now, late: Nanos::ZERO };
         let spin = core.spin_until(now, &ticket, few && trusted);
         let mut watches = false;
         // A name of its own among those of this device, and most likely of others.
@@ -144,11 +153,11 @@ impl<D: Device> Submission<D> {
         // Somebody else's code, before anything of ours is half done.
         let waker = context.waker().clone();
         let word = if trusted { point.word().cloned() } else { None };
-        let late_us = if flying >= CROWD_FLIGHTS { wish.late_us.max(CROWD_LATE_US) } else { wish.late_us };
-        let late = Nanos::from_micros(late_us.into());
-        course.teaches = late == Nanos::ZERO;
         // What is watched now is not slept through.
         let expected = ticket.expected.filter(|_| !watches).map_or(Nanos::ZERO, |at| at.since(course.handed));
+        let crowd = if flying >= CROWD_FLIGHTS { crowd_late_us(expected) } else { 0 };
+        let late = Nanos::from_micros(wish.late_us.max(crowd).into());
+        course.late = late;
         let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
         self.departed = true;
         let flight = Handle::new(fleet, owners, permit);

@@ -69,8 +69,8 @@ mod value;
 
 pub use ambient::Scope;
 pub use config::{
-    CROWD_FLIGHTS, CROWD_LATE_US, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN, RuntimeConfig,
-    SPIN_US_DEFAULT, SPIN_US_MAX,
+    CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN,
+    RuntimeConfig, SPIN_US_DEFAULT, SPIN_US_MAX,
 };
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
