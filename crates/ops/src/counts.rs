@@ -9,6 +9,10 @@ pub struct FlightCounts {
     pub begun: u64,
     /// Flights whose work was done, and that let go what they kept.
     pub landed: u64,
+    /// Those of them whose end the poll that submitted them has seen.
+    pub spun: u64,
+    /// Those of them whose end a later poll has seen by itself.
+    pub watched: u64,
     /// Flights whose end nobody can know, and that leaked what they kept.
     pub leaked: u64,
     /// What was leaked: buffers, owners, points.
@@ -30,6 +34,8 @@ impl FlightCounts {
 pub(crate) struct Counters {
     pub(crate) begun: AtomicU64,
     pub(crate) landed: AtomicU64,
+    pub(crate) spun: AtomicU64,
+    pub(crate) watched: AtomicU64,
     pub(crate) leaked: AtomicU64,
     pub(crate) owners_leaked: AtomicU64,
     pub(crate) panics: AtomicU64,
@@ -42,6 +48,8 @@ impl Counters {
         FlightCounts {
             // First what ends, so that no flight is seen to end before it began.
             landed: read(&self.landed),
+            spun: read(&self.spun),
+            watched: read(&self.watched),
             leaked: read(&self.leaked),
             owners_leaked: read(&self.owners_leaked),
             panics: read(&self.panics),

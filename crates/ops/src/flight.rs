@@ -283,7 +283,12 @@ impl Flight {
 
     /// Ends the flight, whose word its task has seen.
     pub(crate) fn land_seen(&self, seen: Seen) {
-        self.end(Ok(()), |_| Some(seen));
+        let fleet = self.state.lock().fleet.clone();
+        if self.end(Ok(()), |_| Some(seen))
+            && let Some(fleet) = fleet
+        {
+            Counters::add(&fleet.counters.watched, 1);
+        }
     }
 
     /// Ends the flight; nothing is known of when.
@@ -292,18 +297,18 @@ impl Flight {
     }
 
     /// Ends the flight, the first time that it is called: lets go what it keeps where the work is done, else leaks it. Then wakes
-    /// whoever awaits it.
-    fn end(&self, outcome: Result<(), Error>, seen: impl FnOnce(&Course) -> Option<Seen>) {
+    /// whoever awaits it. Whether this was the first.
+    fn end(&self, outcome: Result<(), Error>, seen: impl FnOnce(&Course) -> Option<Seen>) -> bool {
         // `AcqRel`: whoever finds it over finds all that came before.
         if self.over.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let (fleet, mut owners, mut permit, course) = {
             let mut state = self.state.lock();
             let owners = core::mem::take(&mut state.owners);
             (state.fleet.clone(), owners, state.permit.take(), state.course.take())
         };
-        let Some(fleet) = fleet else { return };
+        let Some(fleet) = fleet else { return false };
         if let Some(course) = &course {
             let seen = if outcome.is_ok() { seen(course) } else { None };
             fleet.learn(course, permit.as_ref(), seen);
@@ -319,6 +324,7 @@ impl Flight {
         if let Some(waker) = waker {
             fleet.guard(|| waker.wake());
         }
+        true
     }
 
     /// Whether somebody ends it, or has.

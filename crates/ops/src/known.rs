@@ -26,6 +26,9 @@ const ABOVE_MAX: u64 = 4;
 /// What is longer by at most so much, and a sixteenth, is as expected.
 const NEAR_NS: u64 = 4_000;
 
+/// By so much, and a 128th, less is expected after an end that was slept through.
+const SOONER_NS: u64 = 2_000;
+
 /// Which kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind(u64);
@@ -111,14 +114,14 @@ impl Known {
         let near = known + known / 16 + NEAR_NS;
         let now = if !exact {
             // It had ended by the time somebody looked: nobody knows when.
-            known.min(took) - known.min(took) / 16
+            known.min(took).saturating_sub(known / 128 + SOONER_NS)
         } else if most <= known {
             known - (known - most) / 2
         } else if least <= known {
             // As far as anybody can tell.
             known
         } else if least <= near {
-            known + (least - known) / 16
+            known + (least - known) / 8
         } else {
             return Self::above(place, least);
         };
@@ -197,7 +200,7 @@ mod tests {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
         known.learn(kind, us(1_600), Nanos::ZERO, true);
         known.learn(kind, us(1_700), Nanos::ZERO, false);
-        assert_eq!(known.expect(kind), Some(us(1_500)));
+        assert_eq!(known.expect(kind), Some(Nanos::from_nanos(1_585_500)));
         for _ in 0..200 {
             known.learn(kind, US, Nanos::ZERO, false);
         }

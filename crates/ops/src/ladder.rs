@@ -28,6 +28,7 @@ use wakeline_core::{
 };
 
 use crate::config::{CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX};
+use crate::counts::Counters;
 use crate::flight::{Course, Handle, Seen};
 use crate::known::Kind;
 use crate::lane::Ticket;
@@ -141,6 +142,7 @@ impl<D: Device> Submission<D> {
                 Watched::Ended => {
                     let at = core.tender.now();
                     self.departed = true;
+                    Counters::add(&fleet.counters.spun, 1);
                     fleet.learn(&course, self.permit.as_ref(), Some(Seen { at, exact: true }));
                     fleet.settle(&mut self.owners, &mut self.permit, true);
                     return Ok(Departed::Landed);
