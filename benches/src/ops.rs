@@ -139,6 +139,49 @@ pub struct Crowd {
     pub cores: f64,
 }
 
+/// Operations on some device, for the suite `ops` of A/B runs.
+pub trait Operations {
+    /// Runs `times` operations in the way of `arm`, and says how long each took, from before its submission to the code behind it.
+    ///
+    /// # Errors
+    ///
+    /// What the device says.
+    fn turn(&self, arm: Arm, length: Nanos, times: usize) -> Result<Vec<u64>, Error>;
+
+    /// Has so many tasks on tokio's `multi_thread` with four workers, or one thread that scans words, run operations on so many streams one after another
+    /// for this time: how many there were.
+    ///
+    /// # Errors
+    ///
+    /// What the device says.
+    fn crowd(
+        &self,
+        raw: bool,
+        tasks_streams: (usize, usize),
+        length_late: (Nanos, u32),
+        time: Duration,
+    ) -> Result<u64, Error>;
+}
+
+impl<M: Machine> Operations for Bench<M> {
+    fn turn(&self, arm: Arm, length: Nanos, times: usize) -> Result<Vec<u64>, Error> {
+        Self::turn(self, arm, length, times)
+    }
+
+    fn crowd(
+        &self,
+        raw: bool,
+        (tasks, streams): (usize, usize),
+        length_late: (Nanos, u32),
+        time: Duration,
+    ) -> Result<u64, Error> {
+        if raw {
+            return self.scan(tasks, streams, length_late.0, time);
+        }
+        self.run_crowd(&self.crowded(streams)?, tasks, length_late, time)
+    }
+}
+
 /// Who waits for whom.
 pub struct Bench<M: Machine> {
     machine: Arc<M>,
@@ -321,13 +364,17 @@ impl<M: Machine> Bench<M> {
         (length, late_us): (Nanos, u32),
         time: Duration,
     ) -> Result<Crowd, Error> {
-        let tender = self.watcher.handle().tender(&Point::new("crowd"));
-        let device = self.machine.device().clone();
-        let runtime = Runtime::new(device, &StreamPoolRoundRobin::new(streams)?, tender)?;
+        let runtime = self.crowded(streams)?;
         let crowd = Self::described(case, "await@multi_thread(4)", (tasks, streams), (length, late_us));
         // What is to be learned, and what is slow the first time.
         self.run_crowd(&runtime, tasks, (length, late_us), time / 10)?;
         self.meter(&crowd, || self.run_crowd(&runtime, tasks, (length, late_us), time))
+    }
+
+    /// A runtime with so many streams.
+    fn crowded(&self, streams: usize) -> Result<Runtime<M::Device>, Error> {
+        let tender = self.watcher.handle().tender(&Point::new("crowd"));
+        Runtime::new(self.machine.device().clone(), &StreamPoolRoundRobin::new(streams)?, tender)
     }
 
     fn described(
@@ -382,38 +429,40 @@ impl<M: Machine> Bench<M> {
         length: Nanos,
         time: Duration,
     ) -> Result<Crowd, Error> {
+        let crowd = Self::described("loop", "raw", (flights, streams), (length, 0));
+        self.meter(&crowd, || self.scan(flights, streams, length, time))
+    }
+
+    fn scan(&self, flights: usize, streams: usize, length: Nanos, time: Duration) -> Result<u64, Error> {
         let device = self.machine.device();
         let streams: Vec<_> =
             (0..streams).map(|_| device.stream(Priority::Normal)).collect::<Result<_, _>>()?;
-        let crowd = Self::described("loop", "raw", (flights, streams.len()), (length, 0));
-        self.meter(&crowd, || {
-            let end = Wall::now() + time;
-            let launch = |number: usize| {
-                self.machine.launch(&streams[number], length)?;
-                let mut point = device.point(&streams[number])?;
-                point.arm()?;
-                Ok::<_, Error>(point)
-            };
-            let mut flying = Vec::with_capacity(flights);
-            for number in 0..flights {
-                flying.push((number % streams.len(), launch(number % streams.len())?));
-            }
-            let mut count = 0;
-            while Wall::now() < end {
-                for (number, point) in &mut flying {
-                    if point.poll() == Wake::Reached {
-                        *point = launch(*number)?;
-                        count += 1;
-                    }
+        let end = Wall::now() + time;
+        let launch = |number: usize| {
+            self.machine.launch(&streams[number], length)?;
+            let mut point = device.point(&streams[number])?;
+            point.arm()?;
+            Ok::<_, Error>(point)
+        };
+        let mut flying = Vec::with_capacity(flights);
+        for number in 0..flights {
+            flying.push((number % streams.len(), launch(number % streams.len())?));
+        }
+        let mut count = 0;
+        while Wall::now() < end {
+            for (number, point) in &mut flying {
+                if point.poll() == Wake::Reached {
+                    *point = launch(*number)?;
+                    count += 1;
                 }
             }
-            for (_, point) in flying {
-                while point.poll() != Wake::Reached {
-                    core::hint::spin_loop();
-                }
+        }
+        for (_, point) in flying {
+            while point.poll() != Wake::Reached {
+                core::hint::spin_loop();
             }
-            Ok(count)
-        })
+        }
+        Ok(count)
     }
 
     /// Ends the watcher's threads.

@@ -22,10 +22,12 @@ use crate::submission::Submission;
 ///
 /// ```text
 ///   (1) bound ──poll──► (2) waits for room in its stream ──poll──► (3) in flight ──poll──► (4) over
+///        │                                        └──poll, seen to its end on the spot─────►┤
 ///        └──sync──► submitted, waited for on the spot ─────────────────────────────────────►┘
 /// ```
 ///
-/// The first poll submits, which makes driver calls that enqueue; later ones make none, and wait for nothing. Dropping it before it was
+/// The first poll submits, which makes driver calls that enqueue; later ones make none, and wait for nothing. Where the end is expected in a
+/// moment a poll watches for it, for at most 20 us, and has itself polled again ([`RuntimeConfig::spin_us`](crate::RuntimeConfig::spin_us)). Dropping it before it was
 /// polled has nothing happen; dropping or forgetting it later gives up interest: the work goes on, and what it keeps lives until the
 /// device is done. That never waits for the device.
 ///

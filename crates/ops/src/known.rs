@@ -8,7 +8,8 @@
 //! - Kinds whose hashes share a place forget each other: the one that comes next is not predicted.
 //! - A kind whose work takes now this long and now that long is predicted by the shorter. Give it a number
 //!   ([`DeviceFuture::keyed`](crate::DeviceFuture::keyed)).
-//! - Work that gets slower is predicted too short until [`ABOVE_MAX`] in a row have taken longer.
+//! - Work that gets slower is predicted too short until [`ABOVE_MAX`] in a row have taken longer; work that gets faster is waited for too long
+//!   once. (One that seems to have been fast may have begun long before its submitter was told so, having lost its processor in between.)
 //! - Threads that learn at one moment may lose one of their samples: no value depends on another.
 
 use core::any::TypeId;
@@ -23,7 +24,7 @@ const PLACES: usize = 256;
 /// After so many in a row that took longer than expected, the shortest of them is what is expected.
 const ABOVE_MAX: u64 = 4;
 
-/// What is longer by at most so much, and a sixteenth, is as expected.
+/// What is longer or shorter by at most so much, and a sixteenth, is as expected.
 const NEAR_NS: u64 = 4_000;
 
 /// By so much, and a 128th, less is expected after an end that was slept through.
@@ -78,6 +79,8 @@ struct Place {
     /// How many in a row took longer, and the shortest of them.
     above: AtomicU64,
     least: AtomicU64,
+    /// What the last one took, where that was far less than expected; else zero.
+    below: AtomicU64,
 }
 
 /// How long the operations of a device take. Fixed memory; a look and a lesson are a few loads and stores.
@@ -109,9 +112,13 @@ impl Known {
         if place.kind.load(Ordering::Relaxed) != kind.0 || known == 0 {
             place.kind.store(kind.0, Ordering::Relaxed);
             place.above.store(0, Ordering::Relaxed);
+            place.below.store(0, Ordering::Relaxed);
             return place.ns.store(took, Ordering::Relaxed);
         }
         let near = known + known / 16 + NEAR_NS;
+        if exact && most < (known - known / 16).saturating_sub(NEAR_NS) {
+            return Self::below(place, most);
+        }
         let now = if !exact {
             // It had ended by the time somebody looked: nobody knows when.
             known.min(took).saturating_sub(known / 128 + SOONER_NS)
@@ -126,7 +133,19 @@ impl Known {
             return Self::above(place, least);
         };
         place.above.store(0, Ordering::Relaxed);
+        place.below.store(0, Ordering::Relaxed);
         place.ns.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// One was far shorter than anything that was to be expected.
+    #[cold]
+    fn below(place: &Place, took: u64) {
+        let before = place.below.swap(took, Ordering::Relaxed);
+        if before > 0 {
+            place.ns.store(before.max(took), Ordering::Relaxed);
+            place.below.store(0, Ordering::Relaxed);
+            place.above.store(0, Ordering::Relaxed);
+        }
     }
 
     /// One took longer than anything that was to be expected.
@@ -215,7 +234,12 @@ mod tests {
             known.learn(kind, us(took), us(100), true);
             assert_eq!(known.expect(kind), Some(us(1_000)));
         }
+        known.learn(kind, us(850), us(100), true);
+        assert_eq!(known.expect(kind), Some(us(975)));
+        // Much shorter counts the second time.
+        known.learn(kind, us(300), us(100), true);
+        assert_eq!(known.expect(kind), Some(us(975)));
         known.learn(kind, us(500), us(100), true);
-        assert_eq!(known.expect(kind), Some(us(800)));
+        assert_eq!(known.expect(kind), Some(us(600)));
     }
 }

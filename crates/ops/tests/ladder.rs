@@ -210,12 +210,12 @@ fn long_work_is_slept_through_and_its_task_woken_before_the_end_to_watch() {
         assert!(rig.watcher.turn());
     }
     let early = (start + us(3_000)).since(rig.watcher.now());
-    assert!((us(40)..us(60)).contains(&early), "{early}: the margin and what a wake-up takes");
+    assert!((us(80)..us(110)).contains(&early), "{early}: the margin, some more, and what a wake-up takes");
     let mut polls = 0;
     while poll(&mut future, &woken).is_pending() {
         polls += 1;
     }
-    assert!((1..5).contains(&polls), "{polls}");
+    assert!((1..7).contains(&polls), "{polls}");
     assert_eq!(rig.watcher.now(), start + us(3_000), "seen at its end");
     rig.assert_clean();
 }

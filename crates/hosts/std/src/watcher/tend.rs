@@ -213,11 +213,6 @@ where
     fn tell(&self) -> bool {
         let outcome = self.flight.outcome();
         let seen = self.awaiter.as_ref().is_some_and(Awaiter::is_over);
-        let woken = || {
-            if let Some(home) = self.flight.tag.home() {
-                self.lookout().woken(home.hub.clock.now());
-            }
-        };
         match outcome {
             _ if seen => {
                 let ended = self.ended.lock().take();
@@ -225,13 +220,16 @@ where
                 false
             }
             None => {
-                woken();
+                if let Some(home) = self.flight.tag.home() {
+                    self.lookout().woken(home.hub.clock.now());
+                }
                 self.awaiter.iter().for_each(Awaiter::wake);
                 true
             }
             Some(outcome) => {
                 let Some(ended) = self.ended.lock().take() else { return false };
-                woken();
+                // Its task may be awake, and watch: nothing is to be learned of that.
+                self.lookout().take_woken();
                 ended(outcome);
                 self.flight.learn();
                 true
