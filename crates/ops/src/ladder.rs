@@ -80,7 +80,7 @@ impl<D: Device> Core<D> {
         let arming = match self.config.completion {
             _ if !self.watches_words => Arming::Unsupported,
             Completion::Poll => Arming::Unsupported,
-            Completion::Word => match point.arm()? {
+            Completion::Word => match point.arm_own()? {
                 Arming::Armed => Arming::Armed,
                 Arming::Unsupported => self.call_back(stream, &mut point)?,
             },
@@ -122,7 +122,7 @@ impl<D: Device> Submission<D> {
     pub(crate) fn depart(&mut self, wish: Wish, context: &Context<'_>) -> Result<Departed<D>, Error> {
         let number = self.count();
         let armed = self.stream.core().arm(&self.stream);
-        let (point, arming) = match armed {
+        let (mut point, arming) = match armed {
             Ok(armed) => armed,
             Err(error) => {
                 self.leak();
@@ -159,6 +159,9 @@ impl<D: Device> Submission<D> {
         }
         // Somebody else's code, before anything of ours is half done.
         let waker = context.waker().clone();
+        if arming == Arming::Armed {
+            point.seal();
+        }
         let word = if trusted { point.word().cloned() } else { None };
         // What is watched now is not slept through.
         let expected = ticket.expected.filter(|_| !watches).map_or(Nanos::ZERO, |at| at.since(course.handed));
@@ -184,7 +187,10 @@ impl<D: Device> Submission<D> {
         let stream = self.stream.clone();
         let core = stream.core();
         match core.arm(&stream) {
-            Ok((point, arming)) => {
+            Ok((mut point, arming)) => {
+                if arming == Arming::Armed {
+                    point.seal();
+                }
                 self.departed = true;
                 let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
                 let flight = Handle::new(&core.fleet, owners, permit);
@@ -228,13 +234,17 @@ pub(crate) fn wait_for<D: Device>(stream: &Stream<D>) -> Result<(), Error> {
 impl<D: Device> Core<D> {
     /// The slice of the poll that submits.
     fn watch_first(&self, point: &OpPoint<D::Point>, until: Instant, who: usize) -> Watched {
-        let reached = || point.word().is_some_and(MemoryDescriptor::reached);
-        if reached() {
+        if point.reached() {
             return Watched::Ended;
         }
+        self.watch_a_slice(point, until, who)
+    }
+
+    #[inline(never)]
+    fn watch_a_slice(&self, point: &OpPoint<D::Point>, until: Instant, who: usize) -> Watched {
         let lookout = Lookout::new();
         lookout.watch_until(until);
-        self.tender.watch(&lookout, who, &mut { reached })
+        self.tender.watch(&lookout, who, &mut || point.reached())
     }
 
     /// A later poll: looks at the word, and watches it where the task is to. Whether it is to be polled again at once.

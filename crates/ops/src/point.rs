@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wakeline_core::{
     Arming, CompletionLine, CompletionPort, ContextKey, Error, HostLine, Instant, LineRef, MemoryDescriptor,
-    Seq, Slot, Status,
+    Seq, Slot, Status, Wake,
 };
 
 use crate::port::Device;
@@ -63,9 +63,32 @@ impl<P: CompletionPort> OpPoint<P> {
         Self { point, word: None }
     }
 
-    /// Its word, once it is armed.
+    /// Its word, once it is sealed.
     pub(crate) const fn word(&self) -> Option<&MemoryDescriptor<OpLine<P::Line>>> {
         self.word.as_ref()
+    }
+
+    /// Arms it by the device's own word, for who looks at it here.
+    #[inline]
+    pub(crate) fn arm_own(&mut self) -> Result<Arming, Error> {
+        self.point.arm()
+    }
+
+    /// Whether its word is there.
+    #[inline]
+    pub(crate) fn reached(&self) -> bool {
+        match &self.word {
+            Some(word) => word.reached(),
+            None => self.point.poll() == Wake::Reached,
+        }
+    }
+
+    /// Makes its word known to others. What is seen to its end here needs none of its own.
+    pub(crate) fn seal(&mut self) {
+        if let (None, Some(word)) = (&self.word, self.point.descriptor()) {
+            let line = OpLine::Device(word.line_ref().clone());
+            self.word = Some(MemoryDescriptor::new(line, word.slot(), word.seq()));
+        }
     }
 
     /// Has a function of the host store a word behind all that is enqueued in the stream.
@@ -104,11 +127,8 @@ impl<P: CompletionPort> CompletionPort for OpPoint<P> {
         if self.word.is_some() {
             return Ok(Arming::Armed);
         }
-        let arming = self.point.arm()?;
-        if let (Arming::Armed, Some(word)) = (arming, self.point.descriptor()) {
-            let line = OpLine::Device(word.line_ref().clone());
-            self.word = Some(MemoryDescriptor::new(line, word.slot(), word.seq()));
-        }
+        let arming = self.arm_own()?;
+        self.seal();
         Ok(arming)
     }
 
