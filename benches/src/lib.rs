@@ -10,6 +10,7 @@
 //! | [`Signed`] | the quantiles of times that may be below zero |
 //! | [`gpu`] | what the programs share that need a GPU |
 //! | [`ab`] | A/B runs: `cargo xtask bench` |
+//! | [`ops`] | device operations being awaited: the suite `ops` of these, and the program `ops` |
 //! | [`tune`] | replays of a trace through any plan, and what no plan can beat |
 //! | [`trace`] | recorded steps of GPU work, read a row at a time |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
@@ -37,6 +38,8 @@ pub mod ab;
 mod apart;
 pub mod gpu;
 pub mod micro;
+mod operation;
+pub mod ops;
 mod paired;
 mod record;
 mod signed;

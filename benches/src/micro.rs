@@ -10,6 +10,8 @@ use wakeline_core::{
 };
 use wakeline_std::{Point, WordSet};
 
+use crate::operation;
+
 const PLAN: &str =
     "flag:park_us=50,backstop_us=1000+predict:margin_us=40,min_sleep_us=100,max_sleep_us=20000,window=8";
 
@@ -19,7 +21,7 @@ const ADAPT: &str = "flag:park_us=50,backstop_us=100000+adapt:late_pct=1,guard_u
 pub type Case = fn(u64) -> Result<(), Error>;
 
 /// The loop alone, which `xtask` takes off each other case; then the cases.
-pub const CASES: [(&str, Case); 14] = [
+pub const CASES: [(&str, Case); 17] = [
     ("empty", empty),
     ("descriptor_check", descriptor_check),
     ("machine_step", machine_step),
@@ -34,6 +36,9 @@ pub const CASES: [(&str, Case); 14] = [
     ("scan_64_words_of_64_lines", scan_single_words),
     ("scan_64_words_of_32_lines", scan_pairs),
     ("scan_63_words_of_21_lines", scan_triples),
+    ("operation_port_calls", operation::raw),
+    ("operation_awaited", operation::awaited),
+    ("operation_chained", operation::chained),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]

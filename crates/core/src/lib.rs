@@ -49,6 +49,7 @@ mod inline;
 mod kind;
 mod lex;
 mod line;
+mod lookout;
 mod plan;
 mod port;
 mod seq;
@@ -69,12 +70,14 @@ pub use executor::{Executor, Reactor, RunStats, SCAN_WORDS_MAX, STALL_CHECK_NS, 
 pub use inline::{Inline, run_inline};
 pub use kind::{ExecutorKind, HostCaps, resolve};
 pub use line::{CompletionLine, HostLine, LineRef, MemoryDescriptor, Slot, WORDS};
+pub use lookout::{Lookout, Watched};
 pub use plan::{
     Adapt, Authority, BACKSTOP_US_MAX, BANDS_MAX, LATE_PCT_MAX, MARGIN_US_MAX, Mode, PARK_US_MAX, Predict,
     ROWS_MAX, SLEEP_US_MAX, WINDOW_MAX, WaitBands, WaitPlan,
 };
 pub use port::{
-    Arming, Clock, CompletionPort, ContextKey, Idle, Park, Status, Tend, Timer, Turn, Wake, Watch,
+    Arming, Awaiter, Charge, Clock, CompletionPort, ContextKey, Idle, Park, Status, Tend, Timer, Turn, Wake,
+    Watch,
 };
 pub use seq::Seq;
 pub use setting::{invalid_setting, parse_number, parse_switch, parse_value, unknown_setting, within};

@@ -17,8 +17,9 @@ use core::task::Waker;
 
 use crate::error::Error;
 use crate::line::{CompletionLine, LineRef, MemoryDescriptor};
+use crate::lookout::{Lookout, Watched};
 use crate::plan::WaitPlan;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use crate::wait::Report;
 
 /// What a driver says about a point.
@@ -290,17 +291,76 @@ pub trait Watch<P: CompletionPort> {
 /// Seeing a point to its end, whether or not anybody awaits it.
 ///
 /// What keeps memory until a device is done with it cannot hang on a future, which may be dropped or forgotten. It hangs on
-/// this: who tends takes the point over and tells of its end.
-pub trait Tend<P: CompletionPort> {
-    /// Takes over `port`, waits for its point by `plan`, and calls `ended` with what became of the wait.
+/// this: who tends takes the point over and tells of its end. See [`Charge`] and [`Awaiter`] for what passes between the two.
+pub trait Tend<P: CompletionPort>: Clock {
+    /// Takes over `port`, waits for its point as `charge` says, and calls `ended` with what became of the wait.
     ///
     /// MUST call `ended` exactly once, also when the wait cannot begin, the device faults or whoever tends closes; at once and
-    /// on the calling thread is allowed. MUST NOT hold a lock or a borrow then, since `ended` drops and wakes what is others'.
-    /// MUST NOT wait for the device, and of driver calls MUST make none but the arming on the calling thread.
-    fn tend<E>(&self, port: P, plan: &WaitPlan, ended: E)
+    /// on the calling thread is allowed. Once the awaiter says that it [is over](Awaiter::is_over) it MAY drop `ended` instead.
+    /// MUST NOT hold a lock or a borrow when it calls `ended` or the awaiter, since those drop and wake what is others'.
+    /// MUST NOT wait for the device, and of driver calls MUST make none but the arming on the calling thread, and that only where
+    /// `charge` does not say what came of it.
+    fn tend<A, E>(&self, port: P, charge: &Charge<'_>, awaiter: A, ended: E)
     where
+        A: Awaiter,
         E: FnOnce(Result<Report, Error>) + Send + 'static;
+
+    /// Watches for one slice, in a poll, where `lookout` says that it is to be done: until `ended` says true.
+    ///
+    /// `who` names the task, by the address of something of its own. MUST return within a slice, a few tens of microseconds; MUST
+    /// say [`Watched::NotAsked`] where another task of this thread watches already. Makes no driver call.
+    fn watch(&self, lookout: &Lookout, who: usize, ended: impl FnMut() -> bool) -> Watched;
+
+    /// The task watches no longer, whatever `lookout` says.
+    fn unwatch(&self, lookout: &Lookout, who: usize);
+
+    /// Wakes `waker` once at about `at`, or earlier.
+    ///
+    /// MUST NOT call it from within. Who tends may have closed: then nobody is woken.
+    fn alarm(&self, at: Instant, waker: &Waker);
 }
+
+/// What who tends a point is told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'p> {
+    /// How it is waited for.
+    pub plan: &'p WaitPlan,
+    /// What came of arming the point; `None` where that is still to be done.
+    pub arming: Option<Arming>,
+    /// How long the work is expected to take from now on, for a plan with `+predict`: zero where nothing is known of it, `None` where
+    /// whoever tends may go by what it has learned itself.
+    pub residual: Option<Nanos>,
+    /// By how much its end may be told late, in the interest of fewer wake-ups.
+    pub late: Nanos,
+}
+
+impl<'p> Charge<'p> {
+    /// By this plan; nothing else is known.
+    pub const fn new(plan: &'p WaitPlan) -> Self {
+        Self { plan, arming: None, residual: None, late: Nanos::ZERO }
+    }
+}
+
+/// A task that awaits a tended point and may see its end by itself. `()` is one that does not.
+///
+/// All of it may be called from any thread, several at a time.
+pub trait Awaiter: Send + Sync + 'static {
+    /// Where who tends says until when the task is to watch, having woken it before the predicted end. `None` for a task that is not to be
+    /// woken early. Where it says so already when the point is handed over, the task watches from the start.
+    fn lookout(&self) -> Option<&Lookout> {
+        None
+    }
+
+    /// Wakes the task, before there is an outcome.
+    fn wake(&self) {}
+
+    /// Whether the task has seen the end by itself: then nobody needs to be told of it.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+impl Awaiter for () {}
 
 /// A simulated device that a host's thread drives in real time.
 pub trait Turn {

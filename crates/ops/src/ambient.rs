@@ -5,20 +5,23 @@ use core::cell::RefCell;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use std::sync::Arc;
 
 use crate::port::Device;
 use crate::runtime::Runtime;
 
+type Bind = Arc<dyn Any + Send + Sync>;
+
 thread_local! {
     /// The runtimes bound on this thread now, the innermost last: of each kind of device the last counts.
-    static BOUND: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    static BOUND: RefCell<Vec<Bind>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The runtime bound here for this kind of device.
 pub(crate) fn current<D: Device>() -> Option<Runtime<D>> {
-    let find = |bound: &RefCell<Vec<Box<dyn Any>>>| {
+    let find = |bound: &RefCell<Vec<Bind>>| {
         let bound = bound.try_borrow().ok()?;
-        bound.iter().rev().find_map(|runtime| runtime.downcast_ref::<Runtime<D>>().cloned())
+        bound.iter().rev().find_map(|bind| Runtime::of_inner(bind))
     };
     // A thread that is ending has nothing bound.
     BOUND.try_with(find).ok().flatten().or_else(crate::unbound::ask)
@@ -29,7 +32,8 @@ struct Bound;
 
 impl Bound {
     fn new<D: Device>(runtime: &Runtime<D>) -> Self {
-        BOUND.with_borrow_mut(|bound| bound.push(Box::new(runtime.clone())));
+        let bind = runtime.inner() as Bind;
+        BOUND.with_borrow_mut(|bound| bound.push(bind));
         Self
     }
 }
@@ -46,7 +50,7 @@ impl<D: Device> Runtime<D> {
     /// Binds this runtime to a future: operations that are awaited in it run here. Of nested scopes the innermost counts.
     ///
     /// Bound for the time of each poll only, so other futures of the thread do not see it; a task that is spawned in it needs a scope of
-    /// its own. Costs an allocation, and another each poll.
+    /// its own. Costs an allocation.
     ///
     /// ```
     /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};

@@ -9,6 +9,10 @@ pub struct FlightCounts {
     pub begun: u64,
     /// Flights whose work was done, and that let go what they kept.
     pub landed: u64,
+    /// Those of them whose end the poll that submitted them has seen.
+    pub spun: u64,
+    /// Those of them whose end a later poll has seen by itself.
+    pub watched: u64,
     /// Flights whose end nobody can know, and that leaked what they kept.
     pub leaked: u64,
     /// What was leaked: buffers, owners, points.
@@ -30,6 +34,8 @@ impl FlightCounts {
 pub(crate) struct Counters {
     pub(crate) begun: AtomicU64,
     pub(crate) landed: AtomicU64,
+    pub(crate) spun: AtomicU64,
+    pub(crate) watched: AtomicU64,
     pub(crate) leaked: AtomicU64,
     pub(crate) owners_leaked: AtomicU64,
     pub(crate) panics: AtomicU64,
@@ -42,12 +48,27 @@ impl Counters {
         FlightCounts {
             // First what ends, so that no flight is seen to end before it began.
             landed: read(&self.landed),
+            spun: read(&self.spun),
+            watched: read(&self.watched),
             leaked: read(&self.leaked),
             owners_leaked: read(&self.owners_leaked),
             panics: read(&self.panics),
             frees_failed: read(&self.frees_failed),
             begun: read(&self.begun),
         }
+    }
+
+    /// Another flight begins: how many did before.
+    #[inline]
+    pub(crate) fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// How many flights are under way, about, besides the one of this number.
+    #[inline]
+    pub(crate) fn in_flight_before(&self, number: u64) -> u64 {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        number.saturating_sub(read(&self.landed) + read(&self.leaked))
     }
 
     pub(crate) fn add(counter: &AtomicU64, by: u64) {

@@ -1,89 +1,319 @@
-//! Flights: what owns everything that submitted work may touch.
+//! Flights: what owns everything that submitted work may touch, once its poll is over.
 //!
 //! ```text
-//!   Submission::fly ──► (1) in flight ──Tend: done──────────────► (2) landed: owners let go ──► future woken
-//!                           │   │
-//!                           │   └──Tend: fault, closed, refused─► (3) leaked: owners forgotten, counted ──► future woken
-//!                           └──dropped untold (who tended is gone) ──► (3)
+//!   depart ──► (1) in flight ──Tend: done, or its task saw the word─► (2) landed: owners let go ──► future woken
+//!                   │   │
+//!                   │   └──Tend: fault, closed, refused─────────────► (3) leaked: owners forgotten, counted ──► future woken
+//!                   └──dropped untold (who tended is gone) ──► (3)
+//!   (2), (3) ──last handle gone──► (4) blank, in the fleet ──depart──► (1)
 //! ```
 //!
 //! A flight is held by whoever tends its point. Its future, where there is one, holds interest in it and nothing more: that may be
-//! dropped or forgotten at any moment. Nothing is let go before [`Flight::land`] was told that the point is done.
+//! dropped or forgotten at any moment. Nothing is let go before [`Flight::land`] was told that the point is done. What ends in the poll
+//! that submits it never becomes a flight.
+//!
+//! Flights are kept for those to come, so that one costs no allocation: what counts is not the `Arc`'s count but the handles'.
 
-use core::any::Any;
+use core::ops::Deref;
 use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, PoisonError};
 
-use wakeline_core::{Error, ErrorCode};
+use smallvec::SmallVec;
+use wakeline_core::{Awaiter, Error, ErrorCode, Instant, Lookout, Nanos, Report, Residual};
 
 use crate::counts::Counters;
+use crate::known::{Kind, Known};
+use crate::lane::{Permit, Ticket};
+use crate::owner::Owner;
 use crate::panics::survive;
-use crate::stream::Permit;
-use crate::sync::{Condvar, Lock};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Lock, Ordering};
 
-/// Something that lives until the device is done.
-#[expect(dead_code, reason = "it is held, and never looked at")]
-pub(crate) enum Owner {
-    Shared(Arc<dyn Any + Send + Sync>),
-    Own(Box<dyn Any + Send>),
+/// How many owners a submission keeps without an allocation.
+pub(crate) type Owners = SmallVec<[Owner; OWNERS_INLINE]>;
+const OWNERS_INLINE: usize = 4;
+
+/// How many flights that are over are kept for those to come; about 400 bytes each.
+const KEPT_MAX: usize = 1_024;
+
+/// What all flights of a device share.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) counters: Counters,
+    pub(crate) known: Known,
+    blank: Lock<Vec<Arc<Flight>>>,
+}
+
+impl Fleet {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { counters: Counters::default(), known: Known::new(), blank: Lock::new(Vec::new()) })
+    }
+
+    /// Runs what others wrote where there is nobody to be told of its panic.
+    fn guard(&self, f: impl FnOnce()) {
+        if !survive(f) {
+            Counters::add(&self.counters.panics, 1);
+        }
+    }
+
+    /// Lets go what a flight keeps where the work is done, else leaks it.
+    #[inline]
+    pub(crate) fn settle(&self, owners: &mut Owners, permit: &mut Option<Permit>, done: bool) {
+        if done {
+            let mut owners = owners.drain(..);
+            // Each, whatever becomes of those before it.
+            while !survive(|| owners.by_ref().for_each(drop)) {
+                Counters::add(&self.counters.panics, 1);
+            }
+            Counters::add(&self.counters.landed, 1);
+        } else {
+            self.leak(owners);
+        }
+        // Whoever waits for room finds it, or the fault. No waker's panic comes from here.
+        drop(permit.take());
+    }
+
+    #[cold]
+    fn leak(&self, owners: &mut Owners) {
+        Counters::add(&self.counters.owners_leaked, owners.len() as u64);
+        owners.drain(..).for_each(core::mem::forget);
+        Counters::add(&self.counters.leaked, 1);
+    }
+
+    /// Learns from the end of a flight.
+    pub(crate) fn learn(&self, course: &Course, permit: Option<&Permit>, seen: Option<Seen>) {
+        let Some(permit) = permit else { return };
+        let Some(seen) = seen else { return permit.lane().lose() };
+        let took = permit.lane().arrive(&course.ticket, seen.at);
+        self.known.learn(course.kind, took, course.late, seen.exact);
+    }
+}
+
+/// What a flight was expected to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    pub(crate) kind: Kind,
+    pub(crate) ticket: Ticket,
+    /// When it was handed to whoever tends: the wait counts from then.
+    pub(crate) handed: Instant,
+    /// By how much its end may be told late.
+    pub(crate) late: Nanos,
+}
+
+/// When work was seen to have ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    /// It ended then; else before.
+    pub(crate) exact: bool,
+}
+
+impl Seen {
+    /// As a report tells of a wait that began then.
+    fn of(report: &Report, begun: Instant) -> Option<Self> {
+        let (took, exact) = match report.residual? {
+            Residual::Exact(took) => (took, true),
+            Residual::AtMost { .. } => (report.elapsed, false),
+            // Of a wait that was not watched closely.
+            _ => return Some(Self { at: begun + report.elapsed, exact: true }),
+        };
+        Some(Self { at: begun + took, exact })
+    }
 }
 
 pub(crate) struct Flight {
     state: Lock<State>,
     /// There is an outcome.
     landed: Condvar,
-    counters: Arc<Counters>,
+    /// How many hold it.
+    handles: AtomicUsize,
+    /// Somebody ends it, or has.
+    over: AtomicBool,
+    /// Its task may be woken before the end, to watch.
+    watches: AtomicBool,
+    lookout: Lookout,
+    /// What its task is called where it watches.
+    who: AtomicUsize,
 }
 
+#[derive(Default)]
 struct State {
-    owners: Vec<Owner>,
+    /// Whose it is; `None` while it is blank.
+    fleet: Option<Arc<Fleet>>,
+    owners: Owners,
     permit: Option<Permit>,
-    /// Somebody ends it, or has.
-    landing: bool,
+    course: Option<Course>,
     outcome: Option<Result<(), Error>>,
     waker: Option<Waker>,
 }
 
-impl Flight {
-    pub(crate) fn new(owners: Vec<Owner>, permit: Option<Permit>, counters: &Arc<Counters>) -> Arc<Self> {
-        Counters::add(&counters.begun, 1);
-        let state = State { owners, permit, landing: false, outcome: None, waker: None };
-        Arc::new(Self { state: Lock::new(state), landed: Condvar::new(), counters: Arc::clone(counters) })
+impl core::fmt::Debug for Flight {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Flight").finish_non_exhaustive()
+    }
+}
+
+/// One who holds a flight. The last of them makes it blank.
+#[derive(Debug)]
+pub(crate) struct Handle(Arc<Flight>);
+
+impl Handle {
+    /// A flight that keeps all this, and is counted by now.
+    pub(crate) fn new(fleet: &Arc<Fleet>, owners: Owners, permit: Option<Permit>) -> Self {
+        let kept = fleet.blank.lock().pop();
+        let flight = kept.unwrap_or_else(|| {
+            Arc::new(Flight {
+                state: Lock::new(State::default()),
+                landed: Condvar::new(),
+                handles: AtomicUsize::new(0),
+                over: AtomicBool::new(false),
+                watches: AtomicBool::new(false),
+                lookout: Lookout::new(),
+                who: AtomicUsize::new(0),
+            })
+        });
+        flight.handles.store(1, Ordering::Relaxed);
+        {
+            let mut state = flight.state.lock();
+            state.fleet = Some(Arc::clone(fleet));
+            state.owners = owners;
+            state.permit = permit;
+        }
+        Self(flight)
     }
 
+    /// Sets who is to be woken, and what is expected, before anybody else has it.
+    pub(crate) fn prepare(&self, course: Course, waker: Option<Waker>, who: usize) {
+        self.who.store(who, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.course = Some(course);
+        state.waker = waker;
+    }
+
+    /// Its task may be woken early; where it watches already, until then.
+    pub(crate) fn let_watch(&self, until: Option<Instant>) {
+        self.watches.store(true, Ordering::Relaxed);
+        if let Some(until) = until {
+            self.lookout.watch_until(until);
+        }
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        self.0.handles.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Deref for Handle {
+    type Target = Flight;
+
+    fn deref(&self) -> &Flight {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // All that others did with it comes before it is made blank.
+        if self.0.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // Where nothing was told, whoever tended it is gone: the device may still be at work.
+        if !self.0.is_over() {
+            self.0.land(Err(Error::new(ErrorCode::WatcherClosed, [])));
+        }
+        let state = core::mem::take(&mut *self.0.state.lock());
+        self.0.over.store(false, Ordering::Relaxed);
+        self.0.watches.store(false, Ordering::Relaxed);
+        self.0.lookout.stop();
+        self.0.lookout.take_woken();
+        let Some(fleet) = &state.fleet else { return };
+        {
+            let mut blank = fleet.blank.lock();
+            if blank.len() < KEPT_MAX {
+                blank.push(Arc::clone(&self.0));
+            }
+        }
+        // What is left in it, a waker at most, is somebody else's.
+        let State { fleet, waker, .. } = state;
+        if let Some(fleet) = fleet {
+            fleet.guard(|| drop(waker));
+        }
+    }
+}
+
+impl Awaiter for Handle {
+    fn lookout(&self) -> Option<&Lookout> {
+        self.watches.load(Ordering::Relaxed).then_some(&self.lookout)
+    }
+
+    fn wake(&self) {
+        // Taken, and not cloned: the poll that it leads to brings another.
+        let (waker, fleet) = {
+            let mut state = self.state.lock();
+            (state.waker.take(), state.fleet.clone())
+        };
+        if let (Some(waker), Some(fleet)) = (waker, fleet) {
+            fleet.guard(|| waker.wake());
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
+
+impl Flight {
     /// What a wait for the point says of it.
     ///
     /// A lost store ends a wait by the word with an error, but by then the driver has said that the work is done.
-    pub(crate) fn meaning<T>(waited: Result<T, Error>) -> Result<(), Error> {
+    fn meaning(waited: Result<Report, Error>) -> (Result<(), Error>, Option<Report>) {
         match waited {
-            Err(error) if error.code() != ErrorCode::StoreLost => Err(error),
-            _ => Ok(()),
+            Err(error) if error.code() != ErrorCode::StoreLost => (Err(error), None),
+            waited => (Ok(()), waited.ok()),
         }
     }
 
-    /// Ends the flight, the first time that it is called: lets go what it keeps where the work is done, else leaks it. Then wakes
-    /// whoever awaits it.
-    pub(crate) fn land(&self, outcome: Result<(), Error>) {
-        let done = outcome.is_ok();
-        let (owners, permit) = {
-            let mut state = self.state.lock();
-            if core::mem::replace(&mut state.landing, true) {
-                return;
-            }
-            (core::mem::take(&mut state.owners), state.permit.take())
-        };
-        if done {
-            for owner in owners {
-                self.guard(|| drop(owner));
-            }
-            Counters::add(&self.counters.landed, 1);
-        } else {
-            Counters::add(&self.counters.owners_leaked, owners.len() as u64);
-            owners.into_iter().for_each(core::mem::forget);
-            Counters::add(&self.counters.leaked, 1);
+    /// Ends the flight as a wait for its point did.
+    pub(crate) fn land_told(&self, waited: Result<Report, Error>) {
+        let (outcome, report) = Self::meaning(waited);
+        self.end(outcome, |course| report.and_then(|report| Seen::of(&report, course.handed)));
+    }
+
+    /// Ends the flight, whose word its task has seen.
+    pub(crate) fn land_seen(&self, seen: Seen) {
+        let fleet = self.state.lock().fleet.clone();
+        if self.end(Ok(()), |_| Some(seen))
+            && let Some(fleet) = fleet
+        {
+            Counters::add(&fleet.counters.watched, 1);
         }
-        // Whoever waits for room finds it, or the fault.
-        self.guard(|| drop(permit));
+    }
+
+    /// Ends the flight; nothing is known of when.
+    pub(crate) fn land(&self, outcome: Result<(), Error>) {
+        self.end(outcome, |_| None);
+    }
+
+    /// Ends the flight, the first time that it is called: lets go what it keeps where the work is done, else leaks it. Then wakes
+    /// whoever awaits it. Whether this was the first.
+    fn end(&self, outcome: Result<(), Error>, seen: impl FnOnce(&Course) -> Option<Seen>) -> bool {
+        // `AcqRel`: whoever finds it over finds all that came before.
+        if self.over.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let (fleet, mut owners, mut permit, course) = {
+            let mut state = self.state.lock();
+            let owners = core::mem::take(&mut state.owners);
+            (state.fleet.clone(), owners, state.permit.take(), state.course.take())
+        };
+        let Some(fleet) = fleet else { return false };
+        if let Some(course) = &course {
+            let seen = if outcome.is_ok() { seen(course) } else { None };
+            fleet.learn(course, permit.as_ref(), seen);
+        }
+        fleet.settle(&mut owners, &mut permit, outcome.is_ok());
         // Only now: who has been told finds nothing kept any more.
         let waker = {
             let mut state = self.state.lock();
@@ -92,12 +322,31 @@ impl Flight {
         };
         self.landed.notify_all();
         if let Some(waker) = waker {
-            self.guard(|| waker.wake());
+            fleet.guard(|| waker.wake());
         }
+        true
+    }
+
+    /// Whether somebody ends it, or has.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn lookout(&self) -> (&Lookout, usize) {
+        (&self.lookout, self.who.load(Ordering::Relaxed))
     }
 
     /// What has become of it. Makes no driver call.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), Error>> {
+        {
+            let state = self.state.lock();
+            if let Some(outcome) = state.outcome.clone() {
+                return Poll::Ready(outcome);
+            }
+            if state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                return Poll::Pending;
+            }
+        }
         // Cloned and dropped without the lock: a waker is somebody else's code.
         let waker = context.waker().clone();
         let (outcome, old) = {
@@ -113,11 +362,17 @@ impl Flight {
 
     /// Nobody awaits it any more.
     pub(crate) fn abandon(&self) {
-        let waker = self.state.lock().waker.take();
-        self.guard(|| drop(waker));
+        self.watches.store(false, Ordering::Relaxed);
+        let (waker, fleet) = {
+            let mut state = self.state.lock();
+            (state.waker.take(), state.fleet.clone())
+        };
+        if let (Some(waker), Some(fleet)) = (waker, fleet) {
+            fleet.guard(|| drop(waker));
+        }
     }
 
-    /// The same, and waits for whoever else ends it at the same time.
+    /// The same as [`land`](Self::land), and waits for whoever else ends it at the same time.
     pub(crate) fn land_and_wait(&self, outcome: Result<(), Error>) {
         self.land(outcome);
         let mut state = self.state.lock();
@@ -125,19 +380,5 @@ impl Flight {
             // Letting go what others wrote panics at most, which is counted: an outcome comes.
             state = self.landed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    /// Runs what others wrote where there is nobody to be told of its panic.
-    fn guard(&self, f: impl FnOnce()) {
-        if !survive(f) {
-            Counters::add(&self.counters.panics, 1);
-        }
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        // Whoever tended it is gone without a word: the device may still be at work.
-        self.land(Err(Error::new(ErrorCode::WatcherClosed, [])));
     }
 }

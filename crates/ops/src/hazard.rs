@@ -1,11 +1,17 @@
 //! Hazards: two operations on one buffer, one of them a write, are ordered on the device.
 //!
-//! A buffer remembers who wrote it last and who has read it since, each as a stream and an event recorded behind the work. Whoever comes
-//! next in another stream has that stream wait for the event; the host waits for nothing, and nothing is refused.
+//! A buffer remembers who wrote it last and who has read it since, each as a stream and a place in it, behind the work. Whoever comes
+//! next in another stream has that stream wait for the place; the host waits for nothing, and nothing is refused.
 //!
 //! The record of a buffer is locked from the look at it until the event behind the new work is recorded. So there is never a use that is
 //! known of and not submitted, every device-side wait is for an event that was recorded before, and streams cannot wait for each other in
 //! a circle. Several buffers of one call are locked in the order of their numbers. Only calls that enqueue are made under these locks.
+//!
+//! Why not tickets, taken for all of an operation's buffers under one short lock and served later? Whoever holds a ticket is not submitted
+//! yet, so that others would have to wait for it as futures, would be woken for it, and could be made to wait for good by one who was
+//! forgotten between the two. Here the time under the locks is that of the calls: a few microseconds for a launch, a record and a wait for
+//! each other stream, and only those wait who use the same buffer at the same moment from another thread, whose work has to come after
+//! that in any case. What it costs: a thread that loses its processor under the locks holds up those.
 
 // A promise to the port, which the records here keep.
 #![allow(unsafe_code)]
@@ -14,13 +20,18 @@ use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::SmallVec;
 use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
+use crate::events::Tick;
 use crate::port::{Memory, Promise};
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::{Lock, MutexGuard};
+
+/// What there is for each buffer of a call.
+type Few<T> = SmallVec<[T; 8]>;
 
 /// A buffer of the device with the record of its uses. Freed when nobody holds it any more; every flight that uses it holds it.
 pub(crate) struct Storage<D: Memory> {
@@ -39,15 +50,10 @@ struct Uses<D: Memory> {
     lost: Option<Error>,
 }
 
+/// Keeps its stream until another use has taken its place.
 struct Use<D: Memory> {
-    stream: u64,
-    event: Arc<D::Event>,
-}
-
-impl<D: Memory> Clone for Use<D> {
-    fn clone(&self) -> Self {
-        Self { stream: self.stream, event: Arc::clone(&self.event) }
-    }
+    stream: Stream<D>,
+    tick: Tick,
 }
 
 /// A call's use of a buffer.
@@ -62,7 +68,7 @@ impl<D: Memory> Storage<D> {
         // Numbers say nothing but which is locked first.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let stream = submission.stream().clone();
-        let event = Arc::new(stream.device().event()?);
+        let tick = stream.events().next(stream.device())?;
         let buffer = stream.device().alloc(stream.raw(), len)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let uses = Uses { written: None, read: Vec::new(), lost: None };
@@ -70,8 +76,8 @@ impl<D: Memory> Storage<D> {
         submission.retain_shared(&storage);
         // The allocation is a use as any: other streams come after it.
         let stream = &storage.stream;
-        stream.device().record(stream.raw(), &event)?;
-        storage.uses.lock().written = Some(Use { stream: stream.id(), event });
+        stream.events().record(stream.device(), stream.raw(), tick)?;
+        storage.uses.lock().written = Some(Use { stream: stream.clone(), tick });
         Ok(storage)
     }
 
@@ -96,7 +102,7 @@ impl<D: Memory> Drop for Storage<D> {
         // So nothing uses it any more, and with the last handle gone nothing will.
         let promise = unsafe { Promise::new() };
         if stream.device().free(stream.raw(), &self.buffer, promise).is_err() {
-            Counters::add(&stream.core().counters.frees_failed, 1);
+            Counters::add(&stream.core().fleet.counters.frees_failed, 1);
         }
     }
 }
@@ -111,7 +117,7 @@ impl<D: Memory> Uses<D> {
     /// What the use has to wait for in this stream.
     fn before(&self, stream: u64, writes: bool) -> impl Iterator<Item = &Use<D>> {
         let read = self.read.iter().filter(move |_| writes);
-        self.written.iter().chain(read).filter(move |before| before.stream != stream)
+        self.written.iter().chain(read).filter(move |before| before.stream.id() != stream)
     }
 
     fn note(&mut self, now: Use<D>, writes: bool) {
@@ -119,7 +125,7 @@ impl<D: Memory> Uses<D> {
             self.read.clear();
             self.written = Some(now);
         } else {
-            self.read.retain(|before| before.stream != now.stream);
+            self.read.retain(|before| before.stream.id() != now.stream.id());
             self.read.push(now);
         }
     }
@@ -128,7 +134,8 @@ impl<D: Memory> Uses<D> {
 impl<D: Memory> Submission<D> {
     /// Makes one call that enqueues work on these buffers, behind all that it conflicts with. A buffer may be named several times.
     ///
-    /// Costs an event, and a wait for each use in another stream that it comes after.
+    /// Costs the recording of an event, a wait for each use in another stream that it comes after, and no allocation for up to
+    /// eight buffers.
     pub(crate) fn touch(
         &mut self,
         touches: &[Touch<'_, D>],
@@ -143,26 +150,30 @@ impl<D: Memory> Submission<D> {
             self.retain_shared(touch.storage);
         }
         let (device, raw) = (stream.device(), stream.raw());
-        let event = Arc::new(device.event()?);
+        if touches.is_empty() {
+            // Nobody can conflict with it.
+            return enqueue(device, raw);
+        }
+        let tick = stream.events().next(device)?;
         // Each once, for its lock; a write among its uses makes it one.
-        let mut order: Vec<&Touch<'_, D>> = touches.iter().collect();
+        let mut order: Few<&Touch<'_, D>> = touches.iter().collect();
         order.sort_unstable_by_key(|touch| (touch.storage.number, !touch.writes));
         order.dedup_by_key(|touch| touch.storage.number);
-        let mut locked: Vec<(MutexGuard<'_, Uses<D>>, bool)> =
+        let mut locked: Few<(MutexGuard<'_, Uses<D>>, bool)> =
             order.iter().map(|touch| (touch.storage.uses.lock(), touch.writes)).collect();
         for (uses, writes) in &locked {
             if let Some(error) = &uses.lost {
                 return Err(error.clone());
             }
             for before in uses.before(stream.id(), *writes) {
-                device.wait(raw, &before.event)?;
+                before.stream.events().wait(device, raw, before.tick)?;
             }
         }
         enqueue(device, raw)?;
-        let recorded = device.record(raw, &event);
+        let recorded = stream.events().record(device, raw, tick);
         for (uses, writes) in &mut locked {
             match &recorded {
-                Ok(()) => uses.note(Use { stream: stream.id(), event: Arc::clone(&event) }, *writes),
+                Ok(()) => uses.note(Use { stream: stream.clone(), tick }, *writes),
                 // The work is under way and nothing can be made to wait for it.
                 Err(error) => uses.lost = Some(error.clone()),
             }

@@ -6,6 +6,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use wakeline_core::Error;
 
 use crate::device_op;
@@ -51,7 +52,8 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
     }
 }
 
-/// An operation that launches a kernel on these arguments. What it reads and writes is ordered as every use of a tensor.
+/// An operation that launches a kernel on these arguments. What it reads and writes is ordered as every use of a tensor. Up to six arguments
+/// cost no allocation, where they come in an array.
 ///
 /// ```
 /// use wakeline_core::Nanos;
@@ -67,7 +69,7 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
 ///     args.bytes_mut(0).iter_mut().for_each(|byte| *byte *= by);
 /// });
 /// let op = Tensor::full(3, 5_u8).then(move |tensor| {
-///     let args = vec![KernelArg::write(&tensor), KernelArg::word(4)];
+///     let args = [KernelArg::write(&tensor), KernelArg::word(4)];
 ///     let shape = Shape { blocks: [1, 1, 1], threads: [3, 1, 1], shared_bytes: 0 };
 ///     // SAFETY: the kernel takes bytes and a number, and writes those bytes only.
 ///     unsafe { launch(scale, shape, args) }.then(move |()| tensor.to_host())
@@ -80,12 +82,12 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
 ///
 /// The kernel takes these arguments, touches no memory but theirs and its own, within their lengths, and writes only what is handed in by
 /// [`KernelArg::write`].
-pub const unsafe fn launch<D: port::Launch>(
+pub unsafe fn launch<D: port::Launch>(
     kernel: D::Kernel,
     shape: Shape,
-    args: Vec<KernelArg<D>>,
+    args: impl IntoIterator<Item = KernelArg<D>>,
 ) -> Launch<D> {
-    Launch { kernel, shape, args }
+    Launch { kernel, shape, args: args.into_iter().collect() }
 }
 
 /// See [`launch`].
@@ -93,7 +95,7 @@ pub const unsafe fn launch<D: port::Launch>(
 pub struct Launch<D: port::Launch> {
     kernel: D::Kernel,
     shape: Shape,
-    args: Vec<KernelArg<D>>,
+    args: SmallVec<[KernelArg<D>; 6]>,
 }
 
 impl<D: port::Launch> DeviceOp for Launch<D> {
@@ -104,7 +106,7 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
     fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
         let Self { kernel, shape, args } = self;
         submission.retain(kernel.clone());
-        let touches: Vec<Touch<'_, D>> = args
+        let touches: SmallVec<[Touch<'_, D>; 8]> = args
             .iter()
             .filter_map(|arg| match &arg.0 {
                 Kind::Word(_) => None,
@@ -113,7 +115,7 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
             })
             .collect();
         submission.touch(&touches, |device, stream| {
-            let args: Vec<Arg<'_, D::Buffer>> = args
+            let args: SmallVec<[Arg<'_, D::Buffer>; 8]> = args
                 .iter()
                 .map(|arg| match &arg.0 {
                     Kind::Word(word) => Arg::Word(*word),

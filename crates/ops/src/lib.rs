@@ -6,6 +6,8 @@
 //! | you want | look at |
 //! |---|---|
 //! | to run operations | [`Runtime`], [`DeviceOp::on`], [`Runtime::scope`], [`DeviceFuture`] |
+//! | to set how ends become known | [`RuntimeConfig`], [`Completion`], [`DeviceFuture::late_us`], [`DeviceFuture::keyed`] |
+//! | to end an await early | [`DeviceFuture::timeout`], [`DeviceFuture::cancelled_by`] |
 //! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`Stream`] |
@@ -31,22 +33,33 @@
 //!    may still touch, and waits for nothing.
 //! 2. A flight lets go what it keeps when the device is done, whether or not anybody asks again; where nobody can know that any more, it
 //!    leaks it and counts that.
-//! 3. No lock is held while a waker, a closure or a destructor of somebody else runs.
-//! 4. A device-side wait is only ever enqueued for an event that was recorded before.
-//! 5. No backend, thread, driver or environment is known here.
+//! 3. Between any two polls of a future its flight is tended by somebody who needs no polls.
+//! 4. No lock is held while a waker, a closure or a destructor of somebody else runs.
+//! 5. A device-side wait is only ever enqueued for an event that was recorded before.
+//! 6. No backend, thread, driver or environment is known here.
 
 mod ambient;
+mod config;
 mod counts;
+mod events;
 mod flight;
 mod future;
 mod hazard;
+mod interest;
 mod kernel;
+mod known;
+mod ladder;
+mod lane;
 #[cfg(loom)]
 #[cfg(test)]
 mod loom_tests;
 mod map;
+#[cfg(doctest)]
+mod must_not_compile;
 mod op;
+mod owner;
 mod panics;
+mod point;
 mod policy;
 pub mod port;
 mod runtime;
@@ -59,13 +72,18 @@ mod unbound;
 mod value;
 
 pub use ambient::Scope;
+pub use config::{
+    CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN,
+    RuntimeConfig, SPIN_US_DEFAULT, SPIN_US_MAX,
+};
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
 pub use kernel::{KernelArg, Launch, launch};
 pub use map::{Arrival, Map, MapHost};
 pub use op::DeviceOp;
+pub use point::{OpLine, OpPoint};
 pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
-pub use runtime::{PLAN, Runtime};
+pub use runtime::Runtime;
 pub use stream::{IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;
 pub use tensor::{CopyTo, Element, FromHost, Full, HostCopy, Tensor, ToHost};

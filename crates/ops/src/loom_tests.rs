@@ -1,4 +1,5 @@
-//! What threads can do to a flight, in every interleaving: one that ends it, one that awaits it or gives it up, another that ends it.
+//! What threads can do to a flight, in every interleaving: one that ends it, one that awaits it or gives it up, another that ends it, those
+//! who let the last of its handles go; and to a place in a full stream.
 
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
@@ -7,9 +8,14 @@ use std::task::Wake;
 
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
+use wakeline_core::{Awaiter, Instant};
 
-use crate::counts::Counters;
-use crate::flight::{Flight, Owner};
+use crate::counts::FlightCounts;
+use crate::flight::{Fleet, Handle, Owners, Seen};
+use crate::lane::Lane;
+use crate::owner::Owner;
+
+const SEEN: Seen = Seen { at: Instant::ORIGIN, exact: true };
 
 /// Counts its wakes. By loom's atomics, so that others run between the flight's lock and what it calls.
 #[derive(Default)]
@@ -21,6 +27,11 @@ impl Wake for Task {
     }
 }
 
+fn task() -> (Arc<Task>, Waker) {
+    let task = Arc::new(Task::default());
+    (Arc::clone(&task), Waker::from(task))
+}
+
 /// Counts its drop.
 struct Kept(Arc<AtomicUsize>);
 
@@ -30,20 +41,25 @@ impl Drop for Kept {
     }
 }
 
-fn flight() -> (Arc<Flight>, Arc<AtomicUsize>, Arc<Counters>) {
-    let (dropped, counters) = (Arc::new(AtomicUsize::new(0)), Arc::new(Counters::default()));
-    let owners = vec![Owner::Own(Box::new(Kept(Arc::clone(&dropped))))];
-    (Flight::new(owners, None, &counters), dropped, counters)
+fn owners(dropped: &Arc<AtomicUsize>) -> Owners {
+    let mut owners = Owners::new();
+    owners.push(Owner::new(Kept(Arc::clone(dropped))));
+    owners
+}
+
+fn flight() -> (Handle, Arc<AtomicUsize>, Arc<Fleet>) {
+    let (dropped, fleet) = (Arc::new(AtomicUsize::new(0)), Fleet::new());
+    fleet.counters.begin();
+    (Handle::new(&fleet, owners(&dropped), None), dropped, fleet)
 }
 
 #[test]
 fn loom_a_poll_that_pends_is_woken_once_and_then_finds_the_outcome_and_nothing_kept() {
     loom::model(|| {
-        let (flight, dropped, _) = flight();
-        let ends = Arc::clone(&flight);
+        let (flight, dropped, _fleet) = flight();
+        let ends = flight.clone();
         let thread = thread::spawn(move || ends.land(Ok(())));
-        let task = Arc::new(Task::default());
-        let waker = Waker::from(Arc::clone(&task));
+        let (task, waker) = task();
         let polled = flight.poll(&Context::from_waker(&waker));
         if polled.is_ready() {
             assert_eq!(dropped.load(Ordering::SeqCst), 1);
@@ -58,12 +74,11 @@ fn loom_a_poll_that_pends_is_woken_once_and_then_finds_the_outcome_and_nothing_k
 #[test]
 fn loom_a_flight_given_up_while_it_ends_keeps_no_waker() {
     loom::model(|| {
-        let (flight, dropped, _) = flight();
-        let task = Arc::new(Task::default());
-        let waker = Waker::from(Arc::clone(&task));
+        let (flight, dropped, _fleet) = flight();
+        let (task, waker) = task();
         assert!(flight.poll(&Context::from_waker(&waker)).is_pending());
         drop(waker);
-        let ends = Arc::clone(&flight);
+        let ends = flight.clone();
         let thread = thread::spawn(move || ends.land(Ok(())));
         flight.abandon();
         thread.join().unwrap();
@@ -74,12 +89,106 @@ fn loom_a_flight_given_up_while_it_ends_keeps_no_waker() {
 #[test]
 fn loom_a_flight_that_two_end_lets_go_once_and_before_either_goes_on() {
     loom::model(|| {
-        let (flight, dropped, counters) = flight();
-        let ends = Arc::clone(&flight);
+        let (flight, dropped, fleet) = flight();
+        let ends = flight.clone();
         let thread = thread::spawn(move || ends.land(Ok(())));
         flight.land_and_wait(Ok(()));
         assert_eq!(dropped.load(Ordering::SeqCst), 1);
         thread.join().unwrap();
-        assert_eq!((counters.read().landed, counters.read().leaked), (1, 0));
+        let FlightCounts { landed, leaked, .. } = fleet.counters.read();
+        assert_eq!((landed, leaked), (1, 0));
+    });
+}
+
+#[test]
+fn loom_a_task_that_sees_its_word_while_it_is_told_is_ready_or_woken() {
+    loom::model(|| {
+        let (flight, dropped, fleet) = flight();
+        let ends = flight.clone();
+        // The task was woken early, or for nothing, and who tends sees the word as well.
+        let thread = thread::spawn(move || {
+            ends.wake();
+            ends.land_seen(SEEN);
+        });
+        let (task, waker) = task();
+        flight.land_seen(SEEN);
+        let polled = flight.poll(&Context::from_waker(&waker));
+        thread.join().unwrap();
+        assert!(polled.is_ready() || task.0.load(Ordering::SeqCst) > 0);
+        assert!(matches!(flight.poll(&Context::from_waker(&waker)), Poll::Ready(Ok(()))));
+        assert_eq!((dropped.load(Ordering::SeqCst), fleet.counters.read().landed), (1, 1));
+    });
+}
+
+#[test]
+fn loom_a_wake_for_nothing_beside_a_poll_loses_no_end() {
+    loom::model(|| {
+        let (flight, _dropped, _fleet) = flight();
+        let (task, waker) = task();
+        assert!(flight.poll(&Context::from_waker(&waker)).is_pending());
+        let (stirs, ends) = (flight.clone(), flight.clone());
+        let stir = thread::spawn(move || stirs.wake());
+        let end = thread::spawn(move || ends.land(Ok(())));
+        let polled = flight.poll(&Context::from_waker(&waker));
+        stir.join().unwrap();
+        end.join().unwrap();
+        // Either this poll has it, or a wake comes after it was registered: the stir that took the waker before, or the end.
+        assert!(polled.is_ready() || task.0.load(Ordering::SeqCst) > 0);
+    });
+}
+
+#[test]
+fn loom_the_last_handle_makes_a_flight_blank_and_the_next_has_nothing_of_it() {
+    loom::model(|| {
+        let (flight, dropped, fleet) = flight();
+        let (task, waker) = task();
+        assert!(flight.poll(&Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        let tends = flight.clone();
+        let thread = thread::spawn(move || {
+            tends.land(Ok(()));
+            drop(tends);
+        });
+        flight.abandon();
+        drop(flight);
+        // While the other may still be about to let go.
+        fleet.counters.begin();
+        let second = Arc::new(AtomicUsize::new(0));
+        let next = Handle::new(&fleet, owners(&second), None);
+        assert!(!next.is_over());
+        thread.join().unwrap();
+        assert!(!next.is_over() && next.poll(&Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!((dropped.load(Ordering::SeqCst), second.load(Ordering::SeqCst)), (1, 0));
+        assert_eq!(Arc::strong_count(&task), 1);
+        next.land(Ok(()));
+        assert_eq!(second.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn loom_a_flight_that_nobody_tends_any_more_is_leaked_once() {
+    loom::model(|| {
+        let (flight, dropped, fleet) = flight();
+        let other = flight.clone();
+        let thread = thread::spawn(move || drop(other));
+        drop(flight);
+        thread.join().unwrap();
+        let FlightCounts { landed, leaked, .. } = fleet.counters.read();
+        assert_eq!((landed, leaked, dropped.load(Ordering::SeqCst)), (0, 1, 0));
+    });
+}
+
+#[test]
+fn loom_who_waits_for_a_place_gets_it_or_is_woken_when_one_is_given_back() {
+    loom::model(|| {
+        let lane = Lane::of(1);
+        let last = lane.admit_anyway();
+        let thread = thread::spawn(move || drop(last));
+        let (task, waker) = task();
+        let admitted = lane.admit(&Context::from_waker(&waker));
+        thread.join().unwrap();
+        assert!(admitted.is_ready() || task.0.load(Ordering::SeqCst) == 1);
+        drop(admitted);
+        assert!(lane.admit(&Context::from_waker(&waker)).is_ready());
     });
 }

@@ -7,6 +7,7 @@ use wakeline_core::Error;
 
 use crate::future::DeviceFuture;
 use crate::map::{Map, MapHost};
+use crate::policy::SchedulingPolicy;
 use crate::port::Device;
 use crate::runtime::Runtime;
 use crate::stream::Stream;
@@ -156,6 +157,26 @@ pub trait DeviceOp:
         DeviceFuture::on(self, runtime)
     }
 
+    /// Binds it to the runtime bound here, and has `policy` choose among its streams; see [`DeviceFuture::schedule`].
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// let watcher = VirtualWatcher::new(&device);
+    /// let runtime = Runtime::new(device, &StreamPoolRoundRobin::default(), watcher.clone())?;
+    /// // All in the first of its streams.
+    /// let ones = watcher.run(runtime.scope(async {
+    ///     let ones: Tensor<u8, SimDevice> = Tensor::full(4, 1).schedule(&SingleStream).await?;
+    ///     ones.to_host().schedule(&SingleStream).await
+    /// }))??;
+    /// assert_eq!(ones, [1; 4]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn schedule(self, policy: &impl SchedulingPolicy) -> DeviceFuture<Self> {
+        DeviceFuture::ambient(self).schedule(policy)
+    }
+
     /// Runs it in the next stream of the runtime bound here, and waits on the spot; see [`Runtime::enter`].
     ///
     /// Blocks the thread for as long as the device takes, without a bound: await it in an async task.
@@ -199,7 +220,7 @@ pub trait DeviceOp:
     /// What it gives is not done yet: until it is, neither the host nor work of another stream may touch what it names, unless
     /// something orders that behind it.
     unsafe fn async_on(self, stream: &Stream<Self::Device>) -> Result<Self::Pending, Error> {
-        let mut submission = Submission::new(stream.clone(), stream.admit_anyway());
+        let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
         let pending = self.execute(&mut submission)?;
         submission.fly();
         Ok(pending)

@@ -1,19 +1,23 @@
 //! The runtime: a device, its streams, and who sees its points to their ends.
 
+use core::any::Any;
 use core::fmt;
-use std::sync::Arc;
+use core::task::Waker;
+use std::sync::{Arc, Weak};
 
-use wakeline_core::{CompletionPort, Error, ErrorCode, Tend, WaitPlan, within};
+use wakeline_core::{
+    Authority, CancelToken, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Mode, Tend,
+    WaitPlan, Watched, within,
+};
 
-use crate::counts::{Counters, FlightCounts};
-use crate::flight::Flight;
+use crate::config::RuntimeConfig;
+use crate::counts::FlightCounts;
+use crate::flight::{Fleet, Handle};
+use crate::interest::Interests;
+use crate::point::OpPoint;
 use crate::policy::{STREAMS_MAX, SchedulingPolicy};
 use crate::port::{Device, Priority};
 use crate::stream::Stream;
-
-/// How points are waited for where no other plan is handed in: by the word alone, since the streams are the runtime's own, with a
-/// question to the driver every 10 ms so that faults are found.
-pub const PLAN: &str = "flag:park_us=50,backstop_us=10000+trust";
 
 /// Runs operations on one device. Clones are the same runtime.
 ///
@@ -34,7 +38,7 @@ pub struct Runtime<D: Device> {
     inner: Arc<Inner<D>>,
 }
 
-struct Inner<D: Device> {
+pub(crate) struct Inner<D: Device> {
     core: Arc<Core<D>>,
     streams: Vec<Stream<D>>,
     next: Box<dyn Fn() -> usize + Send + Sync>,
@@ -43,34 +47,49 @@ struct Inner<D: Device> {
 /// What all streams and runtimes of one device share.
 pub(crate) struct Core<D: Device> {
     pub(crate) device: D,
-    pub(crate) counters: Arc<Counters>,
-    plan: WaitPlan,
-    tender: Box<dyn Tender<D::Point>>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) config: RuntimeConfig,
+    /// Whether the plan watches words, and whether one alone says that its work is done.
+    pub(crate) watches_words: bool,
+    pub(crate) trusts: bool,
+    pub(crate) tender: Box<dyn Tender<OpPoint<D::Point>>>,
+    pub(crate) interests: Arc<Interests<D>>,
 }
 
 /// [`Tend`] for flights, as an object: the type of who tends is no part of a runtime's.
-trait Tender<P>: Send + Sync {
-    fn tend(&self, port: P, plan: &WaitPlan, flight: Arc<Flight>);
+pub(crate) trait Tender<P: CompletionPort>: Send + Sync {
+    fn now(&self) -> Instant;
+    fn tend(&self, port: P, charge: &Charge<'_>, flight: Handle);
+    fn watch(&self, lookout: &Lookout, who: usize, ended: &mut dyn FnMut() -> bool) -> Watched;
+    fn unwatch(&self, lookout: &Lookout, who: usize);
+    fn alarm(&self, at: Instant, waker: &Waker);
 }
 
 impl<P: CompletionPort, T: Tend<P> + Send + Sync> Tender<P> for T {
-    fn tend(&self, port: P, plan: &WaitPlan, flight: Arc<Flight>) {
-        Tend::tend(self, port, plan, move |waited| flight.land(Flight::meaning(waited)));
+    fn now(&self) -> Instant {
+        Clock::now(self)
     }
-}
 
-impl<D: Device> Core<D> {
-    /// Has the flight end when all work enqueued in `stream` so far has.
-    pub(crate) fn tend(&self, stream: &Stream<D>, flight: &Arc<Flight>) {
-        match self.device.point(stream.raw()) {
-            Ok(point) => self.tender.tend(point, &self.plan, Arc::clone(flight)),
-            Err(error) => flight.land(Err(error)),
-        }
+    fn tend(&self, port: P, charge: &Charge<'_>, flight: Handle) {
+        let ends = flight.clone();
+        Tend::tend(self, port, charge, flight, move |waited| ends.land_told(waited));
+    }
+
+    fn watch(&self, lookout: &Lookout, who: usize, ended: &mut dyn FnMut() -> bool) -> Watched {
+        Tend::watch(self, lookout, who, ended)
+    }
+
+    fn unwatch(&self, lookout: &Lookout, who: usize) {
+        Tend::unwatch(self, lookout, who);
+    }
+
+    fn alarm(&self, at: Instant, waker: &Waker) {
+        Tend::alarm(self, at, waker);
     }
 }
 
 impl<D: Device> Runtime<D> {
-    /// A runtime of this device with the streams that `policy` needs, whose points are waited for by [`PLAN`].
+    /// A runtime of this device with the streams that `policy` needs, whose points are waited for by [`PLAN`](crate::PLAN).
     ///
     /// # Errors
     ///
@@ -78,9 +97,9 @@ impl<D: Device> Runtime<D> {
     /// has none.
     pub fn new<T>(device: D, policy: &impl SchedulingPolicy, tender: T) -> Result<Self, Error>
     where
-        T: Tend<D::Point> + Send + Sync + 'static,
+        T: Tend<OpPoint<D::Point>> + Send + Sync + 'static,
     {
-        Self::with_plan(device, policy, tender, PLAN.parse()?)
+        Self::with_config(device, policy, tender, RuntimeConfig::default())
     }
 
     /// The same with another plan.
@@ -95,11 +114,32 @@ impl<D: Device> Runtime<D> {
         plan: WaitPlan,
     ) -> Result<Self, Error>
     where
-        T: Tend<D::Point> + Send + Sync + 'static,
+        T: Tend<OpPoint<D::Point>> + Send + Sync + 'static,
     {
-        let counters = Arc::new(Counters::default());
-        let core = Core { device, counters, plan, tender: Box::new(tender) };
-        Self::of(Arc::new(core), policy)
+        Self::with_config(device, policy, tender, RuntimeConfig::default().plan(plan))
+    }
+
+    /// The same, set up like this.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_config<T>(
+        device: D,
+        policy: &impl SchedulingPolicy,
+        tender: T,
+        config: RuntimeConfig,
+    ) -> Result<Self, Error>
+    where
+        T: Tend<OpPoint<D::Point>> + Send + Sync + 'static,
+    {
+        let watches_words = matches!(config.plan.mode(), Mode::Flag { .. });
+        let trusts = watches_words && config.plan.authority() == Authority::Word;
+        let core = |core: &Weak<Core<D>>| {
+            let (fleet, interests) = (Fleet::new(), Interests::new(Weak::clone(core)));
+            Core { device, fleet, config, watches_words, trusts, tender: Box::new(tender), interests }
+        };
+        Self::of(Arc::new_cyclic(core), policy)
     }
 
     /// The same device with another policy and streams of its own: hand it to [`DeviceOp::on`](crate::DeviceOp::on) for one
@@ -137,13 +177,32 @@ impl<D: Device> Runtime<D> {
 
     /// What has become of all flights of this device's runtimes that were made from one another.
     pub fn counts(&self) -> FlightCounts {
-        self.inner.core.counters.read()
+        self.inner.core.fleet.counters.read()
     }
 
-    /// The stream for the next operation.
-    pub(crate) fn next_stream(&self) -> Result<Stream<D>, Error> {
+    pub(crate) fn inner(&self) -> Arc<Inner<D>> {
+        Arc::clone(&self.inner)
+    }
+
+    /// The runtime that this is the inside of, if it is of this kind of device.
+    pub(crate) fn of_inner(inner: &Arc<dyn Any + Send + Sync>) -> Option<Self> {
+        // Looked at before it is cloned: of nested scopes most are of the kind that is asked for, but not all.
+        if !inner.is::<Inner<D>>() {
+            return None;
+        }
+        Arc::clone(inner).downcast().ok().map(|inner| Self { inner })
+    }
+
+    /// A token for [`DeviceFuture::cancelled_by`](crate::DeviceFuture::cancelled_by) whose cancellation is looked at at once.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.inner.core.interests.token()
+    }
+
+    /// The stream for the next operation: that of this number, or of the policy's.
+    pub(crate) fn next_stream(&self, number: Option<usize>) -> Result<Stream<D>, Error> {
         let streams = &self.inner.streams;
-        let stream = streams.get((self.inner.next)() % streams.len().max(1));
+        let number = number.unwrap_or_else(|| (self.inner.next)());
+        let stream = streams.get(number % streams.len().max(1));
         stream.cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
     }
 }

@@ -1,16 +1,16 @@
 //! Streams: where the work of operations is enqueued, in order.
 
 use core::fmt;
-use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wakeline_core::Error;
 
-use crate::panics::survive;
+use crate::events::Events;
+use crate::lane::Lane;
+use crate::point::HostWord;
 use crate::port::{Device, Priority};
 use crate::runtime::Core;
-use crate::sync::Lock;
 
 /// How many submissions of one stream are in flight at most; further ones wait for room, as futures. A device's own queue takes about
 /// 1,000 entries, beyond which enqueueing blocks.
@@ -39,31 +39,9 @@ struct Inner<D: Device> {
     core: Arc<Core<D>>,
     raw: D::Stream,
     id: u64,
-    room: Arc<Lock<Room>>,
-}
-
-#[derive(Debug, Default)]
-struct Room {
-    taken: usize,
-    waiting: Vec<Waker>,
-}
-
-/// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
-#[derive(Debug)]
-pub(crate) struct Permit(Arc<Lock<Room>>);
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let waiting = {
-            let mut room = self.0.lock();
-            room.taken -= 1;
-            core::mem::take(&mut room.waiting)
-        };
-        // All of them: one that is woken and never polled again must not keep the others waiting.
-        for waker in waiting {
-            survive(|| waker.wake());
-        }
-    }
+    lane: Arc<Lane>,
+    host_word: HostWord,
+    events: Events<D>,
 }
 
 impl<D: Device> Stream<D> {
@@ -72,8 +50,9 @@ impl<D: Device> Stream<D> {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let raw = core.device.stream(priority)?;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let room = Arc::new(Lock::new(Room::default()));
-        Ok(Self { inner: Arc::new(Inner { core: Arc::clone(core), raw, id, room }) })
+        let (core, lane) = (Arc::clone(core), Lane::new());
+        let (host_word, events) = (HostWord::new(), Events::new());
+        Ok(Self { inner: Arc::new(Inner { core, raw, id, lane, host_word, events }) })
     }
 
     /// The device it belongs to.
@@ -94,28 +73,16 @@ impl<D: Device> Stream<D> {
         self.inner.id
     }
 
-    /// A place among what is in flight, once there is one. Where there is none, looks through who waits, so that each task waits once
-    /// however often it is polled.
-    pub(crate) fn admit(&self, context: &Context<'_>) -> Poll<Permit> {
-        // Cloned and dropped without the lock: a waker is somebody else's code.
-        let mut waker = Some(context.waker().clone());
-        let admitted = {
-            let mut room = self.inner.room.lock();
-            let full = room.taken >= IN_FLIGHT_MAX;
-            if full && !room.waiting.iter().any(|other| other.will_wake(context.waker())) {
-                room.waiting.extend(waker.take());
-            }
-            room.taken += usize::from(!full);
-            !full
-        };
-        drop(waker);
-        if admitted { Poll::Ready(Permit(Arc::clone(&self.inner.room))) } else { Poll::Pending }
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        &self.inner.lane
     }
 
-    /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
-    pub(crate) fn admit_anyway(&self) -> Permit {
-        self.inner.room.lock().taken += 1;
-        Permit(Arc::clone(&self.inner.room))
+    pub(crate) fn events(&self) -> &Events<D> {
+        &self.inner.events
+    }
+
+    pub(crate) fn host_word(&self) -> &HostWord {
+        &self.inner.host_word
     }
 }
 

@@ -3,24 +3,35 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::flight::{Flight, Owner};
+use crate::flight::Owners;
+use crate::lane::Permit;
+use crate::owner::Owner;
 use crate::port::Device;
-use crate::stream::{Permit, Stream};
+use crate::stream::Stream;
 
 /// Where an operation enqueues its work; see [`DeviceOp::execute`](crate::DeviceOp::execute).
 ///
 /// Whatever the work touches must be [retained](Self::retain): it then lives until the device is done, also when the rest of the
 /// submission fails or panics, or nobody awaits it any more.
 pub struct Submission<D: Device> {
-    stream: Stream<D>,
-    owners: Vec<Owner>,
-    permit: Option<Permit>,
-    flown: bool,
+    pub(crate) stream: Stream<D>,
+    pub(crate) owners: Owners,
+    pub(crate) permit: Option<Permit>,
+    /// What it keeps is let go or somebody else's to see to.
+    pub(crate) departed: bool,
+    /// Its number among all flights, once it counts as one.
+    number: Option<u64>,
 }
 
 impl<D: Device> Submission<D> {
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
-        Self { stream, owners: Vec::new(), permit: Some(permit), flown: false }
+        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false, number: None }
+    }
+
+    /// Counts it among the flights, once; its number.
+    #[inline]
+    pub(crate) fn count(&mut self) -> u64 {
+        *self.number.get_or_insert_with(|| self.stream.core().fleet.counters.begin())
     }
 
     /// The stream in which the work is enqueued.
@@ -33,7 +44,8 @@ impl<D: Device> Submission<D> {
         self.stream.device()
     }
 
-    /// Keeps `owner` until the work of this submission is done. Costs an allocation.
+    /// Keeps `owner` until the work of this submission is done. Costs no allocation for the first four owners of a submission, where each is
+    /// no larger than four words and not aligned to more than one.
     ///
     /// It is let go by whoever sees the work end, another thread most likely, and at a time that nobody knows. So what it borrows or
     /// shares with one thread only cannot be kept:
@@ -50,40 +62,20 @@ impl<D: Device> Submission<D> {
     /// }
     /// ```
     pub fn retain(&mut self, owner: impl Send + 'static) {
-        self.owners.push(Owner::Own(Box::new(owner)));
+        self.owners.push(Owner::new(owner));
     }
 
-    /// The same for what is shared, without an allocation.
+    /// The same for what is shared.
     pub fn retain_shared<T: Send + Sync + 'static>(&mut self, owner: &Arc<T>) {
-        self.owners.push(Owner::Shared(Arc::clone(owner) as _));
-    }
-
-    /// Ends it: what it keeps now belongs to a flight.
-    fn take_off(&mut self) -> Arc<Flight> {
-        self.flown = true;
-        let owners = core::mem::take(&mut self.owners);
-        Flight::new(owners, self.permit.take(), &self.stream.core().counters)
-    }
-
-    /// Ends it with a flight that ends when the work does.
-    pub(crate) fn fly(mut self) -> Arc<Flight> {
-        let flight = self.take_off();
-        self.stream.core().tend(&self.stream, &flight);
-        flight
-    }
-
-    /// Ends it with a flight that the caller sees to its end.
-    pub(crate) fn fly_untended(mut self) -> (Arc<Flight>, Stream<D>) {
-        (self.take_off(), self.stream.clone())
+        self.retain(Arc::clone(owner));
     }
 }
 
 /// Where an operation failed or panicked half way: what it keeps lives on until what it did enqueue is done.
 impl<D: Device> Drop for Submission<D> {
     fn drop(&mut self) {
-        if !self.flown {
-            let flight = self.take_off();
-            self.stream.core().tend(&self.stream, &flight);
+        if !self.departed {
+            self.fly();
         }
     }
 }

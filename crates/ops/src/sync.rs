@@ -1,5 +1,9 @@
 //! The one place that chooses between the standard library's locks and loom's.
 
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, MutexGuard};
 #[cfg(not(loom))]

@@ -14,6 +14,7 @@ pub use sim::SimBench;
 use wakeline_core::{CompletionPort, Error, Instant, Nanos};
 use wakeline_std::StdClock;
 
+use crate::ops::Operations;
 use crate::stats::Quantiles;
 
 /// What a device is, for records.
@@ -77,6 +78,11 @@ pub trait Device: Sized {
     ///
     /// What the device says, or it has not ended.
     fn ended(&self, launched: &Self::Launched, known: Instant) -> Result<Instant, Error>;
+
+    /// Operations of the layer above waits on it, where it has their port; for the suite `ops`.
+    fn operations(&self) -> Option<&dyn Operations> {
+        None
+    }
 
     /// How late the device itself was so far, where it may be.
     fn own_lateness(&self) -> Option<Quantiles>;

@@ -5,12 +5,13 @@ use core::task::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wakeline::sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, Witness};
 use wakeline_core::{Error, ErrorCode, Instant, Nanos, Turn};
+use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, Witness};
 use wakeline_std::usage::thread_cpu_time;
 use wakeline_std::{DeviceThread, StdClock};
 
 use super::{About, Device, RawWay};
+use crate::ops::{Bench, Machine, Operations};
 use crate::stats::{Quantiles, Tail};
 
 type Time = RealTime<StdClock, fn(Nanos)>;
@@ -33,7 +34,33 @@ pub struct SimBench {
     last: RefCell<Option<Witness<Time>>>,
     /// How late its thread stored words.
     late: RefCell<Tail>,
+    operations: Bench<SimMachine>,
     _thread: DeviceThread<Played>,
+}
+
+/// The device as operations see it.
+#[derive(Debug)]
+struct SimMachine {
+    device: SimDevice<Time>,
+    used: Arc<AtomicU64>,
+}
+
+impl Machine for SimMachine {
+    type Device = SimDevice<Time>;
+
+    const NAME: &'static str = "sim";
+
+    fn device(&self) -> &Self::Device {
+        &self.device
+    }
+
+    fn launch(&self, stream: &SimStream<Time>, length: Nanos) -> Result<(), Error> {
+        stream.launch(length)
+    }
+
+    fn own_cpu(&self) -> Nanos {
+        Nanos::from_nanos(self.used.load(Ordering::Relaxed))
+    }
 }
 
 /// The device, in the hands of its thread.
@@ -71,7 +98,8 @@ impl SimBench {
         let played = Played { device: device.clone(), used: Arc::clone(&used) };
         let thread = DeviceThread::spawn_spinning(clock, played, SPIN_US)?;
         let (last, late) = (RefCell::default(), RefCell::default());
-        Ok(Self { clock, device, stream, used, last, late, _thread: thread })
+        let operations = Bench::new(SimMachine { device: device.clone(), used: Arc::clone(&used) })?;
+        Ok(Self { clock, device, stream, used, last, late, operations, _thread: thread })
     }
 }
 
@@ -123,6 +151,10 @@ impl Device for SimBench {
             Some(witness) => self.landed(witness, known),
             None => Err(unknown()),
         }
+    }
+
+    fn operations(&self) -> Option<&dyn Operations> {
+        Some(&self.operations)
     }
 
     fn own_lateness(&self) -> Option<Quantiles> {

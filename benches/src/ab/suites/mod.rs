@@ -6,8 +6,10 @@
 //! | `waits.rs` | `burn` | CPU and energy while waiting for long work |
 //! | `serve.rs`, `server.rs` | `serve` | a decode server: tokens a second, CPU and energy a token |
 //! | `fan_in.rs` | `fan-in` | many flights at once |
+//! | `ops.rs` | `ops` | device operations submitted and awaited |
 
 mod fan_in;
+mod ops;
 mod serve;
 mod server;
 mod timeline;
@@ -21,6 +23,7 @@ use super::device::Device;
 use super::rounds::Label;
 use super::session::{Named, Output, Setup};
 use crate::gpu::Failure;
+use ops::Ops;
 use server::Load;
 
 /// A suite.
@@ -34,11 +37,13 @@ pub enum Suite {
     Serve,
     /// See the module.
     FanIn,
+    /// See the module.
+    Ops,
 }
 
 impl Suite {
     /// All of them, in the order in which they are run.
-    pub const ALL: [Self; 4] = [Self::Wake, Self::Burn, Self::Serve, Self::FanIn];
+    pub const ALL: [Self; 5] = [Self::Wake, Self::Burn, Self::Serve, Self::FanIn, Self::Ops];
 
     /// What it is called.
     pub const fn name(self) -> &'static str {
@@ -47,6 +52,7 @@ impl Suite {
             Self::Burn => "burn",
             Self::Serve => "serve",
             Self::FanIn => "fan-in",
+            Self::Ops => "ops",
         }
     }
 
@@ -57,6 +63,7 @@ impl Suite {
             Self::Burn => "CPU and energy while waiting for long work",
             Self::Serve => "a decode server under load: tokens a second, CPU and energy a token",
             Self::FanIn => "many flights at once: CPU a flight, and how late each is known",
+            Self::Ops => "device operations submitted and awaited, one at a time and by crowds of tasks",
         }
     }
 
@@ -65,7 +72,9 @@ impl Suite {
         match (self, quick) {
             (Self::Wake | Self::Burn | Self::FanIn, true) => 16,
             (Self::Serve, true) => 36,
+            (Self::Ops, true) => 24,
             (Self::Wake | Self::Burn | Self::FanIn, false) => 60,
+            (Self::Ops, false) => 120,
             (Self::Serve, false) => 180,
         }
     }
@@ -92,6 +101,11 @@ impl Suite {
                 .collect(),
             (Self::FanIn, true) => [1, 64, 4_096].map(Work::FanIn).into(),
             (Self::FanIn, false) => [1, 4, 16, 64, 256, 1_024, 4_096].map(Work::FanIn).into(),
+            (Self::Ops, quick) => {
+                let lengths: &[u64] = if quick { &[20, 1_000] } else { &[5, 20, 100, 1_000, 5_000, 10_000] };
+                let awaits = lengths.iter().map(|us| Ops::Await(Nanos::from_micros(*us)));
+                awaits.chain([Ops::Loop(512), Ops::Idle(64)]).map(Work::Ops).collect()
+            }
         }
     }
 }
@@ -105,6 +119,8 @@ enum Work {
     Serve(Load),
     /// So many flights at once.
     FanIn(usize),
+    /// Operations.
+    Ops(Ops),
 }
 
 /// One case of a suite.
@@ -140,6 +156,7 @@ impl Case {
             Work::Waits(length) => waits::measure(setup, output, &named, self.suite, length),
             Work::Serve(load) => serve::measure(setup, output, &named, load),
             Work::FanIn(flights) => fan_in::measure(setup, output, &named, flights),
+            Work::Ops(what) => ops::measure(setup, output, &named, what),
         }
     }
 }
@@ -156,6 +173,7 @@ pub fn cases(quick: bool) -> Vec<Case> {
                 Work::Serve(load) => load.to_string(),
                 Work::FanIn(1) => "1 flight".to_owned(),
                 Work::FanIn(flights) => format!("{flights} flights"),
+                Work::Ops(what) => what.to_string(),
             };
             Case { suite, name, work, share: weight(&work) / all }
         }));
@@ -175,9 +193,9 @@ pub fn share_out(cases: &mut [Case]) {
 /// Long work needs longer for as many waits.
 fn weight(work: &Work) -> f64 {
     match work {
-        Work::Waits(length) if *length < Nanos::from_micros(500) => 1.0,
-        Work::Waits(length) if *length < Nanos::from_millis(3) => 2.0,
-        Work::Waits(_) => 4.0,
+        Work::Waits(length) | Work::Ops(Ops::Await(length)) if *length < Nanos::from_micros(500) => 1.0,
+        Work::Waits(length) | Work::Ops(Ops::Await(length)) if *length < Nanos::from_millis(3) => 2.0,
+        Work::Waits(_) | Work::Ops(_) => 4.0,
         Work::Serve(_) | Work::FanIn(_) => 1.0,
     }
 }

@@ -72,5 +72,5 @@ pub use memory::{MISUSES_MAX, MemoryUse, Misuse};
 pub use ops::{SimOpStream, SimRuntime, SimTensor};
 pub use port::{SimPort, Witness};
 pub use stream::SimStream;
-pub use tend::{ASK_NS, VirtualWatcher};
+pub use tend::{ASK_NS, EARLY_NS, VirtualWatcher, WATCH_NS, WATCH_SLICE_NS};
 pub use time::{RealTime, SLICE_NS_MAX, SPIN_NS_MAX, TimeLine, VirtualTime};

@@ -9,8 +9,8 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
 use wakeline_core::{
-    Action, Arming, Clock, CompletionPort, Error, ErrorCode, Instant, Mode, Nanos, Observation, Park, Report,
-    Tend, Wait, WaitPlan, Wake,
+    Action, Arming, Awaiter, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Mode, Nanos,
+    Observation, Park, Report, Tend, Wait, Wake, Watched,
 };
 
 use crate::device::SimDevice;
@@ -21,6 +21,15 @@ use crate::time::VirtualTime;
 /// How much time a wait that only asks lets pass between two questions.
 pub const ASK_NS: u64 = 1_000;
 
+/// For how long a task watches in one poll, where it watches.
+pub const WATCH_SLICE_NS: u64 = 20_000;
+
+/// How long before its landing a task is woken to watch, where tasks watch.
+pub const EARLY_NS: u64 = 30_000;
+
+/// How long after its landing it watches at most, beyond twice the plan's margin.
+pub const WATCH_NS: u64 = 50_000;
+
 /// What the watcher's threads of a host are in real time, on a virtual time line: nothing happens but in [`run`](Self::run) and
 /// [`turn`](Self::turn), on the thread that calls them. Clones are the same watcher.
 ///
@@ -29,7 +38,7 @@ pub const ASK_NS: u64 = 1_000;
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use wakeline_core::{Clock, Nanos, Tend};
+/// use wakeline_core::{Charge, Clock, Nanos, Tend};
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::exact())?;
 /// let watcher = VirtualWatcher::new(&device);
@@ -37,7 +46,8 @@ pub const ASK_NS: u64 = 1_000;
 /// stream.launch(Nanos::from_micros(50))?;
 /// let told = Arc::new(Mutex::new(None));
 /// let tell = Arc::clone(&told);
-/// watcher.tend(stream.point(), &"flag:park_us=50,backstop_us=1000".parse()?, move |result| {
+/// let plan = "flag:park_us=50,backstop_us=1000".parse()?;
+/// watcher.tend(stream.point(), &Charge::new(&plan), (), move |result| {
 ///     *tell.lock().unwrap() = Some(result.is_ok());
 /// });
 /// while watcher.turn() {}
@@ -55,6 +65,9 @@ struct Inner {
     device: SimDevice<VirtualTime>,
     flights: Lock<Vec<Box<dyn Fly>>>,
     closed: AtomicBool,
+    /// Whether tasks watch by themselves, and which does, until when at most.
+    watches: AtomicBool,
+    watching: Lock<(usize, Instant)>,
 }
 
 /// One point that is seen to its end.
@@ -68,15 +81,18 @@ trait Fly: Send {
     fn tell(self: Box<Self>);
 }
 
-struct Flight<P, E> {
+struct Flight<P, A, E> {
     port: P,
     wait: Wait,
     action: Action,
     fault: Option<Error>,
+    awaiter: A,
+    /// Whether its task is to be woken early.
+    early: bool,
     ended: E,
 }
 
-impl<P, E> Flight<P, E>
+impl<P, A, E> Flight<P, A, E>
 where
     P: CompletionPort,
 {
@@ -88,14 +104,45 @@ where
     }
 }
 
-impl<P, E> Fly for Flight<P, E>
+impl<P, A, E> Flight<P, A, E>
+where
+    P: CompletionPort,
+    A: Awaiter,
+{
+    /// When its task is to be woken to watch, in a sleep that is predicted.
+    fn rouse_at(&self) -> Option<Instant> {
+        let landing = self.wait.landing().filter(|_| self.early && self.awaiter.lookout().is_some())?;
+        Some(Instant::from_nanos(landing.as_nanos().saturating_sub(EARLY_NS)))
+    }
+
+    /// Wakes its task to watch, and looks at the word from now on itself.
+    fn rouse(&mut self, now: Instant) {
+        if let (Some(lookout), Some(landing)) = (self.awaiter.lookout(), self.wait.landing()) {
+            let margin = self.wait.margin().unwrap_or(Nanos::ZERO);
+            lookout.woken(now);
+            lookout.watch_until(landing + margin + margin + Nanos::from_nanos(WATCH_NS));
+        }
+        self.early = false;
+        self.action = self.wait.land_now(now);
+        self.awaiter.wake();
+    }
+}
+
+impl<P, A, E> Fly for Flight<P, A, E>
 where
     P: CompletionPort + Send,
+    A: Awaiter,
     E: FnOnce(Result<Report, Error>) + Send,
 {
     fn advance(&mut self, host: &VirtualHost) -> bool {
         let mut asked = false;
+        if self.rouse_at().is_some_and(|at| host.now() >= at) {
+            self.rouse(host.now());
+        }
         loop {
+            if self.awaiter.is_over() {
+                return true;
+            }
             let observation = match self.action {
                 Action::Finish(_) => return true,
                 Action::Query if asked => return false,
@@ -125,6 +172,9 @@ where
     }
 
     fn due(&self, now: Instant) -> Instant {
+        if let Some(at) = self.rouse_at() {
+            return at;
+        }
         match self.action {
             Action::SleepUntil(at) | Action::Park { until: at } => at,
             _ => now + Nanos::from_nanos(ASK_NS),
@@ -136,7 +186,10 @@ where
     }
 
     fn tell(self: Box<Self>) {
-        let Self { port, wait, action, fault, ended } = *self;
+        let Self { port, wait, action, fault, awaiter, ended, .. } = *self;
+        if awaiter.is_over() {
+            return;
+        }
         let result = match action {
             Action::Finish(report) => {
                 let at = report.outcome().and_then(|_| port.ended());
@@ -156,6 +209,8 @@ impl VirtualWatcher {
             device: device.clone(),
             flights: Lock::new(Vec::new()),
             closed: AtomicBool::new(false),
+            watches: AtomicBool::new(false),
+            watching: Lock::new((0, Instant::ORIGIN)),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -163,6 +218,12 @@ impl VirtualWatcher {
     /// How many points it sees to their ends.
     pub fn pending(&self) -> usize {
         self.inner.flights.lock().len()
+    }
+
+    /// Whether tasks watch words by themselves, in polls that let a slice of time pass: where they are woken early, and where whoever
+    /// hands a point over says so. Not at first, so that a poll takes no time.
+    pub fn let_tasks_watch(&self, yes: bool) {
+        self.inner.watches.store(yes, Ordering::Release);
     }
 
     /// Lets time pass to the next moment at which something can end, and tells of what has. False where nothing can come any more:
@@ -243,24 +304,101 @@ impl<P> Tend<P> for VirtualWatcher
 where
     P: CompletionPort + Send + 'static,
 {
-    fn tend<E>(&self, mut port: P, plan: &WaitPlan, ended: E)
+    /// The lateness that a charge allows is not made use of.
+    fn tend<A, E>(&self, mut port: P, charge: &Charge<'_>, awaiter: A, ended: E)
     where
+        A: Awaiter,
         E: FnOnce(Result<Report, Error>) + Send + 'static,
     {
         if self.inner.closed.load(Ordering::Acquire) {
             return ended(Err(Error::new(ErrorCode::WatcherClosed, [])));
         }
-        let arming = match plan.mode() {
-            Mode::Flag { .. } => port.arm(),
-            Mode::Block | Mode::Poll => Ok(Arming::Unsupported),
+        let arming = match (charge.arming, charge.plan.mode()) {
+            (Some(arming), _) => Ok(arming),
+            (None, Mode::Flag { .. }) => port.arm(),
+            (None, Mode::Block | Mode::Poll) => Ok(Arming::Unsupported),
         };
         let arming = match arming {
             Ok(arming) => arming,
             Err(error) => return ended(Err(error)),
         };
-        let (wait, action) = Wait::new(plan).watched(arming).start(self.inner.host.now());
-        let flight = Flight { port, wait, action, fault: None, ended };
+        let wait = Wait::new(charge.plan).predicted(charge.residual).watched(arming);
+        let (wait, action) = wait.start(self.inner.host.now());
+        let early = self.inner.watches.load(Ordering::Acquire) && charge.late == Nanos::ZERO;
+        let flight = Flight { port, wait, action, fault: None, awaiter, early, ended };
         self.inner.flights.lock().push(Box::new(flight));
+    }
+
+    /// Lets a slice of virtual time pass where tasks are [let watch](Self::let_tasks_watch).
+    fn watch(&self, lookout: &Lookout, who: usize, mut ended: impl FnMut() -> bool) -> Watched {
+        let inner = &*self.inner;
+        lookout.take_woken();
+        let now = inner.host.now();
+        let until = lookout.until().filter(|until| now < *until && inner.watches.load(Ordering::Acquire));
+        let mine = until.is_some_and(|until| {
+            let mut watching = inner.watching.lock();
+            let mine = watching.0 == who || now >= watching.1;
+            if mine {
+                *watching = (who, until);
+            }
+            mine
+        });
+        let Some(until) = until.filter(|_| mine) else {
+            <Self as Tend<P>>::unwatch(self, lookout, who);
+            return Watched::NotAsked;
+        };
+        let slice = until.min(now + Nanos::from_nanos(WATCH_SLICE_NS));
+        if ended() || inner.host.park(None, slice, &mut ended) == Wake::Reached {
+            <Self as Tend<P>>::unwatch(self, lookout, who);
+            return Watched::Ended;
+        }
+        if slice < until {
+            return Watched::Again;
+        }
+        <Self as Tend<P>>::unwatch(self, lookout, who);
+        Watched::NotAsked
+    }
+
+    fn unwatch(&self, lookout: &Lookout, who: usize) {
+        lookout.take_woken();
+        lookout.stop();
+        let mut watching = self.inner.watching.lock();
+        if watching.0 == who {
+            *watching = (0, Instant::ORIGIN);
+        }
+    }
+
+    fn alarm(&self, at: Instant, waker: &Waker) {
+        let alarm = Alarm { at, waker: waker.clone(), over: false };
+        self.inner.flights.lock().push(Box::new(alarm));
+    }
+}
+
+/// Somebody to be woken at a moment.
+struct Alarm {
+    at: Instant,
+    waker: Waker,
+    over: bool,
+}
+
+impl Fly for Alarm {
+    fn advance(&mut self, host: &VirtualHost) -> bool {
+        self.over |= host.now() >= self.at;
+        self.over
+    }
+
+    fn due(&self, _: Instant) -> Instant {
+        self.at
+    }
+
+    fn reached(&self) -> bool {
+        false
+    }
+
+    fn tell(self: Box<Self>) {
+        if self.over {
+            self.waker.wake();
+        }
     }
 }
 

@@ -459,11 +459,27 @@ impl Rest {
 /// Wakes whoever awaits a flight for nothing, so that it has not slept for long when it is woken next.
 fn stir(shard: &Shard, fly: Arc<dyn Fly>) {
     let waker = fly.tag().waker.take();
+    if waker.is_none() {
+        return tell(shard, fly);
+    }
     panics::let_go(fly);
     if let Some(waker) = waker {
         shard.counters.wakes.bump();
         call(shard, waker);
     }
+}
+
+/// Tells of a flight that nobody awaits by a waker, if there is somebody to be told.
+fn tell(shard: &Shard, fly: Arc<dyn Fly>) {
+    let mut told = false;
+    if let Some(panic) = panics::message_of(|| told = fly.tell()) {
+        shard.counters.panics.bump();
+        panics::tell(Some(&shard.counters.panics), || crate::trace::waker_panicked(&panic));
+    }
+    if told {
+        shard.counters.wakes.bump();
+    }
+    if fly.ended() { fly.retire() } else { panics::let_go(fly) }
 }
 
 /// Calls a waker, outside of any lock. One that panics is caught, counted and told.
@@ -477,10 +493,10 @@ fn call(shard: &Shard, waker: Waker) {
 /// Wakes whoever awaits a flight. A waker that panics is caught, counted and told.
 fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
     let tag = fly.tag();
-    let Some(waker) = tag.waker.take() else { return panics::let_go(fly) };
+    let Some(waker) = tag.waker.take() else { return tell(shard, fly) };
     shard.counters.wakes.bump();
     if tag.learns() {
-        tag.rouse.woken(hub.clock.now());
+        tag.lookout.woken(hub.clock.now());
     }
     // What is to be learned is left for when the task is on its way; else it is let go before the task runs, so that it is the
     // task's thread, which allocated it, that frees it.

@@ -14,15 +14,14 @@
 use std::sync::Arc;
 
 use wakeline_core::{
-    Action, Authority, CancelToken, Clock, CompletionPort, ContextKey, Error, ErrorCode, Instant, LineRef,
-    MemoryDescriptor, Nanos, Observation, Report, Wait, Wake,
+    Action, Authority, CancelToken, Clock, CompletionPort, ContextKey, Error, ErrorCode, Instant, Lookout,
+    MemoryDescriptor, Nanos, Observation, Report, Wait, WaitPlan,
 };
 
 use super::home::Home;
 use super::lines::Lines;
 use super::panics;
 use super::sync::{AtomicBool, AtomicU32, AtomicWaker, Lock, Once, Ordering};
-use super::wake_time::Rouse;
 use crate::points::Point;
 
 /// How long after a landing the end may be expected for the task to be woken early.
@@ -47,6 +46,8 @@ pub(super) enum Seen {
 pub(super) enum Next {
     /// Its word is to be watched until then.
     Watch { until: Instant },
+    /// Its task watches its word until then.
+    Watched { until: Instant },
     /// It sleeps until then.
     Sleep { until: Instant },
     /// It sleeps until then, and its word is to be watched from then on.
@@ -65,7 +66,7 @@ impl Next {
     /// When it has to be looked at by.
     pub(super) fn due(self) -> Instant {
         match self {
-            Self::Sleep { until } | Self::Land { at: until } => until,
+            Self::Sleep { until } | Self::Land { at: until } | Self::Watched { until } => until,
             _ => Instant::ORIGIN,
         }
     }
@@ -74,6 +75,22 @@ impl Next {
 /// What a shard knows of its flights.
 pub(super) trait Fly: Send + Sync {
     fn tag(&self) -> &Tag;
+
+    /// Where its task is told until when to watch.
+    fn lookout(&self) -> &Lookout {
+        &self.tag().lookout
+    }
+
+    /// Where there is no waker but somebody to be told: tells of the end, once, or before that wakes the task for nothing. False where
+    /// there is nobody. Runs code of others: the caller holds no lock.
+    fn tell(&self) -> bool {
+        false
+    }
+
+    /// The shard is done with it. Runs code of others: the caller holds no lock.
+    fn retire(self: Arc<Self>) {
+        panics::let_go(self);
+    }
 
     /// Takes what was seen, and says what comes next. Calls no driver and no waker.
     fn see(&self, now: Instant, seen: Seen) -> Next;
@@ -136,7 +153,7 @@ pub(super) struct Tag {
     pub(super) waker: AtomicWaker,
     /// Where it stands in its shard.
     pub(super) number: AtomicU32,
-    pub(super) rouse: Rouse,
+    pub(super) lookout: Lookout,
     /// Nobody awaits it any more.
     abandoned: AtomicBool,
     /// Whether it counts against the limit.
@@ -159,10 +176,15 @@ impl Tag {
             home: None,
             waker: AtomicWaker::new(),
             number: AtomicU32::new(NOWHERE),
-            rouse: Rouse::default(),
+            lookout: Lookout::new(),
             abandoned: AtomicBool::new(false),
             seated: AtomicBool::new(false),
         }
+    }
+
+    /// Whose seat it takes.
+    pub(super) fn home(&self) -> Option<&Arc<Home>> {
+        self.home.as_ref()
     }
 
     /// Whether its runtime's wake-ups are learned from it.
@@ -232,6 +254,29 @@ struct Inner<P> {
 }
 
 impl<P: CompletionPort> Flight<P> {
+    /// One that stands for nothing, for its memory.
+    pub(super) fn blank(point: &Point) -> Self {
+        let options = Options {
+            deadline: Instant::MAX,
+            cancel: None,
+            late: Nanos::ZERO,
+            early_wake: false,
+            stir: false,
+            kernel: false,
+        };
+        Self {
+            tag: Tag::new(),
+            options,
+            point: point.clone(),
+            observed: AtomicBool::new(false),
+            word: None,
+            context: None,
+            trusted: false,
+            inner: Lock::new(Inner { wait: Wait::new(&WaitPlan::poll()), port: None, fault: None }),
+            outcome: Once::new(),
+        }
+    }
+
     /// The flight of a wait that has been started.
     pub(super) fn new(tag: Tag, options: Options, point: Point, wait: Wait, port: P) -> Self {
         Self {
@@ -245,6 +290,10 @@ impl<P: CompletionPort> Flight<P> {
             inner: Lock::new(Inner { wait, port: Some(port), fault: None }),
             outcome: Once::new(),
         }
+    }
+
+    pub(super) fn point(&self) -> &Point {
+        &self.point
     }
 
     pub(super) fn outcome(&self) -> Option<Result<Report, Error>> {
@@ -481,133 +530,6 @@ where
     fn observe(&self) {
         self.learn();
     }
-
-    fn watch(&self, lines: &mut Lines, flight: u32) {
-        if let Some(word) = &self.word {
-            lines.add(word, flight);
-        }
-    }
-
-    fn unwatch(&self, lines: &mut Lines, flight: u32) {
-        if let Some(word) = &self.word {
-            lines.remove(word, flight);
-        }
-    }
-}
-
-/// A word or a moment, for whoever drives a wait of their own: no port, no driver.
-#[derive(Debug)]
-pub(super) struct Look<L: LineRef> {
-    pub(super) tag: Tag,
-    pub(super) word: Option<MemoryDescriptor<L>>,
-    pub(super) until: Instant,
-    outcome: AtomicU32,
-}
-
-/// The outcomes of a look.
-const PENDING: u32 = 0;
-const REACHED: u32 = 1;
-const WOKE: u32 = 2;
-
-impl<L: LineRef> Look<L> {
-    pub(super) fn new(tag: Tag, word: Option<MemoryDescriptor<L>>, until: Instant) -> Self {
-        Self { tag, word, until, outcome: AtomicU32::new(PENDING) }
-    }
-
-    pub(super) fn outcome(&self) -> Option<Wake> {
-        match self.outcome.load(Ordering::Acquire) {
-            REACHED => Some(Wake::Reached),
-            WOKE => Some(Wake::Woke),
-            _ => None,
-        }
-    }
-
-    pub(super) fn end(&self, wake: Wake) {
-        // The first counts no more than the last: whoever awaits looks for itself.
-        let outcome = if wake == Wake::Reached { REACHED } else { WOKE };
-        self.outcome.store(outcome, Ordering::Release);
-    }
-
-    /// What it needs at first.
-    pub(super) fn begin(&self, now: impl FnOnce() -> Instant) -> Next {
-        if self.word.as_ref().is_some_and(MemoryDescriptor::reached) {
-            self.end(Wake::Reached);
-            Next::Over
-        } else if self.until < Instant::MAX && now() >= self.until {
-            self.end(Wake::Woke);
-            Next::Over
-        } else if self.word.is_some() {
-            Next::Watch { until: self.until }
-        } else {
-            Next::Sleep { until: self.until }
-        }
-    }
-}
-
-impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
-    fn tag(&self) -> &Tag {
-        &self.tag
-    }
-
-    fn see(&self, now: Instant, seen: Seen) -> Next {
-        match seen {
-            Seen::Reached => self.end(Wake::Reached),
-            // Whoever awaits looks again, and finds out that it is closed.
-            Seen::Closed => self.end(Wake::Woke),
-            Seen::Due => return self.begin(|| now),
-        }
-        Next::Over
-    }
-
-    fn land(&self, now: Instant) -> Next {
-        self.begin(|| now)
-    }
-
-    fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>) {
-        (self.begin(|| clock.now()), None)
-    }
-
-    fn block(&self, _: &dyn Clock) {}
-
-    fn let_go(&self) {}
-
-    fn fail(&self, _: Error) {
-        self.end(Wake::Woke);
-    }
-
-    fn deadline(&self) -> Instant {
-        self.until
-    }
-
-    fn late(&self) -> Nanos {
-        Nanos::ZERO
-    }
-
-    fn looks(&self) -> bool {
-        false
-    }
-
-    fn cancelled(&self) -> bool {
-        false
-    }
-
-    fn trusted(&self) -> bool {
-        true
-    }
-
-    fn ended(&self) -> bool {
-        self.outcome().is_some()
-    }
-
-    fn early(&self, _: Instant) -> Option<(Nanos, Instant)> {
-        None
-    }
-
-    fn context(&self) -> Option<ContextKey> {
-        None
-    }
-
-    fn observe(&self) {}
 
     fn watch(&self, lines: &mut Lines, flight: u32) {
         if let Some(word) = &self.word {

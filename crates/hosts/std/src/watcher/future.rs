@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use wakeline_core::{
     Arming, CancelToken, Clock, CompletionPort, Error, ErrorCode, Instant, LineRef, MemoryDescriptor, Mode,
-    Nanos, Report, Wait, WaitPlan, Wake,
+    Nanos, Report, Wait, WaitPlan, Wake, Watched,
 };
 
-use super::flight::{Flight, Fly, Look, Options, Seen, Tag};
+use super::flight::{Flight, Fly, Options, Seen, Tag};
 use super::home::Home;
+use super::look::Look;
 use super::panics;
-use super::wake_time::Watched;
+use super::wake_time;
 use crate::points::Point;
 
 /// The most that [`late_us`](WatcherWait::late_us) may allow: a second.
@@ -181,7 +182,7 @@ where
 
     /// Nobody awaits it any more.
     fn give_up(&self, flight: Arc<Flight<P>>, shard: usize) {
-        flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
+        wake_time::stop(&flight.tag.lookout, core::ptr::from_ref(&*flight).addr());
         if !flight.is_over() {
             self.point.abandoned();
         }
@@ -192,15 +193,15 @@ where
     /// A later poll.
     fn look(home: &Home, flight: &Flight<P>, context: &Context<'_>) -> Poll<Result<Report, Error>> {
         let (tag, clock) = (&flight.tag, &home.hub.clock);
-        tag.rouse.learn(&home.wake_time, clock);
+        wake_time::learn(&tag.lookout, &home.wake_time, clock);
         let who = core::ptr::from_ref(flight).addr();
         if let Some(outcome) = flight.outcome() {
-            tag.rouse.stop(who);
+            wake_time::stop(&tag.lookout, who);
             return Poll::Ready(outcome);
         }
         let trusted = flight.trusted();
         let ended = || flight.is_over() || trusted && flight.word_reached();
-        let watched = tag.rouse.watch(who, clock, ended);
+        let watched = wake_time::watch(&tag.lookout, who, clock, ended);
         if watched == Watched::Ended && !flight.is_over() {
             flight.see(clock.now(), Seen::Reached);
         }

@@ -13,14 +13,16 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use wakeline_core::{
-    Arming, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos, Seq, Slot, Status,
-    WaitPlan, Wake,
+    Arming, Awaiter, Charge, CompletionPort, Error, ErrorCode, HostLine, Instant, MemoryDescriptor, Nanos,
+    Seq, Slot, Status, Tend, WaitPlan, Wake,
 };
 
+use super::WatcherHandle;
 use super::config::WatcherConfig;
-use super::flight::{Fly, Look, Next, Tag};
+use super::flight::{Fly, Next, Tag};
 use super::future::WatcherWait;
 use super::home::{Home, Hub};
+use super::look::Look;
 use super::shard::{Errand, Shard};
 use crate::points::Point;
 
@@ -150,6 +152,11 @@ fn run(batch: &mut Vec<Errand>) {
             Errand::Over(fly) | Errand::Rouse(fly) | Errand::Stir(fly) => {
                 if let Some(waker) = fly.tag().waker.take() {
                     waker.wake();
+                } else {
+                    fly.tell();
+                }
+                if fly.ended() {
+                    fly.retire();
                 }
             }
             Errand::Drop(fly) => drop(fly),
@@ -329,5 +336,50 @@ fn loom_a_look_meets_its_word() {
         device.join().unwrap();
         stage.turn();
         assert_eq!((look.outcome(), counter.wakes()), (Some(Wake::Reached), 1));
+    });
+}
+
+/// A task that sees its word by itself.
+struct Sees(Arc<AtomicUsize>);
+
+impl Awaiter for Sees {
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// A tended point ends while its task sees that by itself: it is told at most once, always where the task did not see it, and its port
+/// and its memory are there for the next.
+#[test]
+fn loom_a_tended_point_is_told_once_or_seen_and_its_memory_serves_the_next() {
+    model(|| {
+        let stage = Arc::new(Stage::new());
+        let tender = WatcherHandle { home: Home::new(Arc::clone(&stage.hub)) }.tender(&Point::new("loom"));
+        let plan: WaitPlan = TRUST.parse().unwrap();
+        let (seen, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let tend = |seq: u64, sees: bool| {
+            let word = MemoryDescriptor::new(Arc::clone(&stage.line), Slot::ALL[0], Seq::new(seq));
+            let port = Point1 { word, drops: Arc::clone(&stage.drops) };
+            let seen = if sees { Arc::clone(&seen) } else { Arc::new(AtomicUsize::new(0)) };
+            let told = Arc::clone(&told);
+            tender.tend(port, &Charge::new(&plan), Sees(seen), move |result| {
+                assert!(result.is_ok());
+                told.fetch_add(1, Ordering::SeqCst);
+            });
+        };
+        tend(1, true);
+        let lead = Arc::clone(&stage);
+        let leader = thread::spawn(move || lead.turn());
+        stage.store();
+        seen.store(1, Ordering::SeqCst);
+        leader.join().unwrap();
+        (0..2).for_each(|_| stage.turn());
+        assert!(told.load(Ordering::SeqCst) <= 1);
+        assert_eq!((stage.drops.load(Ordering::SeqCst), stage.hub.seated()), (1, 0));
+        told.store(0, Ordering::SeqCst);
+        // Reached already: told by the next turn.
+        tend(1, false);
+        (0..2).for_each(|_| stage.turn());
+        assert_eq!((told.load(Ordering::SeqCst), stage.drops.load(Ordering::SeqCst)), (1, 2));
     });
 }

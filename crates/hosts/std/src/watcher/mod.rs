@@ -5,8 +5,9 @@
 //! | `mod.rs` | the watcher, its handles |
 //! | `config.rs` | how it is set up |
 //! | `future.rs` | the futures that are awaited |
-//! | `tend.rs` | points that are seen to their ends for nobody who awaits them |
+//! | `tend.rs`, `shelf.rs` | points that are seen to their ends for nobody who awaits them; their memory |
 //! | `flight.rs` | what stands behind a future: the wait machine, its port, its outcome |
+//! | `look.rs` | words and moments that somebody waits for |
 //! | `shard.rs`, `shard/follow.rs` | the flights of one thread, and every decision about them; knows no thread |
 //! | `lines.rs` | the words that are watched, over lines of any kind |
 //! | `wheel.rs` | the times, in a timing wheel |
@@ -24,10 +25,12 @@ mod flight;
 mod future;
 mod home;
 mod lines;
+mod look;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod panics;
 mod shard;
+mod shelf;
 mod stats;
 mod sync;
 mod tend;

@@ -254,8 +254,9 @@ impl Shard {
             let told = panics::message_of(move || match notice {
                 Notice::New(fly, _) => {
                     fly.see(Instant::MAX, Seen::Closed);
-                    if let Some(waker) = fly.tag().waker.take() {
-                        waker.wake();
+                    match fly.tag().waker.take() {
+                        Some(waker) => waker.wake(),
+                        None => drop(fly.tell()),
                     }
                 }
                 other => drop(other),

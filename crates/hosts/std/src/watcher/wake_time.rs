@@ -15,7 +15,7 @@
 use core::cell::Cell;
 use core::hint::spin_loop;
 
-use wakeline_core::{Clock, Instant, Nanos};
+use wakeline_core::{Clock, Instant, Lookout, Nanos, Watched};
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -68,92 +68,54 @@ impl WakeTime {
     }
 }
 
-/// What a watcher tells a task that it wakes.
-#[derive(Debug)]
-pub(super) struct Rouse {
-    /// When its waker was called; zero once that is known.
-    woken_at: AtomicU64,
-    /// Until when it is to watch; zero where it is not.
-    until: AtomicU64,
-}
-
-impl Default for Rouse {
-    fn default() -> Self {
-        Self { woken_at: AtomicU64::new(0), until: AtomicU64::new(0) }
+/// Learns how long a wake-up took, in the poll that it led to.
+pub(super) fn learn(lookout: &Lookout, wake_time: &WakeTime, clock: &impl Clock) {
+    if let Some(woken_at) = lookout.take_woken() {
+        wake_time.observe(clock.now().since(woken_at));
     }
 }
 
-impl Rouse {
-    /// To be called right before the waker.
-    pub(super) fn woken(&self, now: Instant) {
-        self.woken_at.store(now.as_nanos(), Ordering::Relaxed);
+/// Watches for one slice where the task is to do so: until `ended` says true.
+pub(super) fn watch(
+    lookout: &Lookout,
+    who: usize,
+    clock: &impl Clock,
+    mut ended: impl FnMut() -> bool,
+) -> Watched {
+    let Some(until) = lookout.until() else { return Watched::NotAsked };
+    let now = clock.now();
+    if now >= until || !claim(who, now, until) {
+        stop(lookout, who);
+        return Watched::NotAsked;
     }
-
-    pub(super) fn watch_until(&self, until: Instant) {
-        self.until.store(until.as_nanos(), Ordering::Release);
-    }
-
-    pub(super) fn learn(&self, wake_time: &WakeTime, clock: &impl Clock) {
-        if self.woken_at.load(Ordering::Relaxed) != 0 {
-            let woken_at = Instant::from_nanos(self.woken_at.swap(0, Ordering::Relaxed));
-            if woken_at > Instant::ORIGIN {
-                wake_time.observe(clock.now().since(woken_at));
+    let slice = until.min(now + Nanos::from_nanos(WATCH_SLICE_NS_MAX));
+    loop {
+        // Several looks between two at the clock, which costs as much as ten of them.
+        for _ in 0..8 {
+            if ended() {
+                stop(lookout, who);
+                return Watched::Ended;
             }
+            spin_loop();
         }
-    }
-
-    /// Watches for one slice where the task was woken to do so: until `ended` says true.
-    pub(super) fn watch(&self, who: usize, clock: &impl Clock, mut ended: impl FnMut() -> bool) -> Watched {
-        let until = self.until.load(Ordering::Acquire);
-        if until == 0 {
-            return Watched::NotAsked;
-        }
-        let until = Instant::from_nanos(until);
         let now = clock.now();
-        if now >= until || !claim(who, now, until) {
-            self.stop(who);
+        if now >= until {
+            stop(lookout, who);
             return Watched::NotAsked;
         }
-        let slice = until.min(now + Nanos::from_nanos(WATCH_SLICE_NS_MAX));
-        loop {
-            // Several looks between two at the clock, which costs as much as ten of them.
-            for _ in 0..8 {
-                if ended() {
-                    self.stop(who);
-                    return Watched::Ended;
-                }
-                spin_loop();
-            }
-            let now = clock.now();
-            if now >= until {
-                self.stop(who);
-                return Watched::NotAsked;
-            }
-            if now >= slice {
-                // The watcher's own thread may be due on this processor, and would wait for as long as we watch.
-                std::thread::yield_now();
-                return Watched::Again;
-            }
-        }
-    }
-
-    /// The task watches no longer.
-    pub(super) fn stop(&self, who: usize) {
-        if self.until.swap(0, Ordering::Relaxed) != 0 {
-            release(who);
+        if now >= slice {
+            // The watcher's own thread may be due on this processor, and would wait for as long as we watch.
+            std::thread::yield_now();
+            return Watched::Again;
         }
     }
 }
 
-/// What came of watching.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Watched {
-    /// It is not this task's to watch, or no longer.
-    NotAsked,
-    /// What was watched for has come.
-    Ended,
-    /// The slice is over; others shall run, and then it shall watch on.
-    Again,
+/// The task watches no longer.
+pub(super) fn stop(lookout: &Lookout, who: usize) {
+    if lookout.stop() {
+        release(who);
+    }
 }
 
 thread_local! {
@@ -209,27 +171,27 @@ mod tests {
     #[test]
     fn one_watches_at_a_time_and_a_slice_is_bounded() {
         let clock = StdClock::new();
-        let (one, other) = (Rouse::default(), Rouse::default());
+        let (one, other) = (Lookout::new(), Lookout::new());
         let until = clock.now() + Nanos::from_millis(200);
         one.watch_until(until);
         other.watch_until(until);
         let start = clock.now();
-        assert_eq!(one.watch(1, &clock, || false), Watched::Again);
+        assert_eq!(watch(&one, 1, &clock, || false), Watched::Again);
         assert!(clock.now().since(start) >= Nanos::from_nanos(WATCH_SLICE_NS_MAX));
-        assert_eq!(other.watch(2, &clock, || true), Watched::NotAsked, "another watches here");
-        assert_eq!(one.watch(1, &clock, || true), Watched::Ended);
-        assert_eq!(one.watch(1, &clock, || true), Watched::NotAsked, "once is enough");
+        assert_eq!(watch(&other, 2, &clock, || true), Watched::NotAsked, "another watches here");
+        assert_eq!(watch(&one, 1, &clock, || true), Watched::Ended);
+        assert_eq!(watch(&one, 1, &clock, || true), Watched::NotAsked, "once is enough");
         other.watch_until(until);
-        assert_eq!(other.watch(2, &clock, || true), Watched::Ended);
+        assert_eq!(watch(&other, 2, &clock, || true), Watched::Ended);
     }
 
     #[test]
     fn watching_ends_with_its_time() {
         let clock = StdClock::new();
-        let rouse = Rouse::default();
-        rouse.watch_until(clock.now() + Nanos::from_micros(5));
-        assert_eq!(rouse.watch(1, &clock, || false), Watched::NotAsked);
-        rouse.watch_until(clock.now());
-        assert_eq!(rouse.watch(1, &clock, || true), Watched::NotAsked);
+        let lookout = Lookout::new();
+        lookout.watch_until(clock.now() + Nanos::from_micros(5));
+        assert_eq!(watch(&lookout, 1, &clock, || false), Watched::NotAsked);
+        lookout.watch_until(clock.now());
+        assert_eq!(watch(&lookout, 1, &clock, || true), Watched::NotAsked);
     }
 }

@@ -60,7 +60,7 @@ impl Core {
             if let Some(early) = entry.early.take() {
                 let next = entry.fly.land(now);
                 if let (Early::Rouse { look_at, watch_until }, Next::Watch { until }) = (early, next) {
-                    entry.fly.tag().rouse.watch_until(watch_until);
+                    entry.fly.lookout().watch_until(watch_until);
                     shard.counters.early_wakes.add(1);
                     self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
                     self.roused.push(number);
@@ -90,6 +90,10 @@ impl Core {
                 entry.watch_until = until;
                 let at = if late == Nanos::ZERO { until } else { shared_look(&*entry.fly, now, until) };
                 self.at(number, at);
+            }
+            Next::Watched { until } => {
+                self.roused.push(number);
+                self.at(number, until);
             }
             Next::Sleep { until } => {
                 let exact = entry.exact;

@@ -7,7 +7,7 @@ use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
 use wakeline_core::{
-    CancelToken, Clock, End, ErrorCode, Instant, Outcome, PointTable, Report, Residual, WaitPlan,
+    CancelToken, Clock, End, ErrorCode, Instant, Outcome, PointTable, Report, Residual, WaitPlan, Watched,
 };
 
 use crate::approach::APPROACH_US;
@@ -17,7 +17,7 @@ use super::super::config::WatcherConfig;
 use super::super::flight::{Fly, Seen};
 use super::super::future::WatcherWait;
 use super::super::home::{Home, Hub};
-use super::super::wake_time::Watched;
+use super::super::wake_time;
 use super::ports::{Driver, Port, Time};
 use super::stage::{PREDICT, Ran, STRICT, Spec, Stage, at, line, us, word};
 
@@ -143,7 +143,7 @@ fn a_task_watches_in_slices_and_not_beyond_its_time() {
     let who = core::ptr::from_ref(&*flight).addr();
     let clock = Ticking(stage.time.clone());
     let mut slices = 0;
-    while flight.tag.rouse.watch(who, &clock, || false) == Watched::Again {
+    while wake_time::watch(&flight.tag.lookout, who, &clock, || false) == Watched::Again {
         slices += 1;
         assert!(slices < 100);
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use wakeline_core::{
     Arming, CancelToken, Clock, CompletionPort, ContextKey, ErrorCode, HostLine, Instant, MemoryDescriptor,
-    Mode, Nanos, Report, Seq, Slot, Wait, WaitPlan,
+    Mode, Nanos, Report, Seq, Slot, Wait, WaitPlan, Watched,
 };
 
 use super::super::config::WatcherConfig;
@@ -18,7 +18,7 @@ use super::super::flight::{Flight, Fly, Options, Seen, Tag};
 use super::super::home::{Home, Hub};
 use super::super::shard::census::Census;
 use super::super::shard::{Errand, Pace, Shard};
-use super::super::wake_time::Watched;
+use super::super::wake_time;
 use super::ports::{Deed, Driver, Port, Time};
 
 pub(super) type Line = Arc<HostLine>;
@@ -170,12 +170,12 @@ impl Task {
         let Some(stage) = self.stage.upgrade() else { return };
         let Some(flight) = self.flight.lock().unwrap().clone() else { return };
         let (who, now) = (core::ptr::from_ref(&*flight).addr(), stage.time.now());
-        flight.tag.rouse.learn(&stage.home.wake_time, &stage.time);
+        wake_time::learn(&flight.tag.lookout, &stage.home.wake_time, &stage.time);
         let mut outcome = flight.outcome();
         let mut watched = Watched::NotAsked;
         if outcome.is_none() {
             let ended = || flight.is_over() || flight.trusted() && flight.word_reached();
-            watched = flight.tag.rouse.watch(who, &Passing(Cell::new(now)), ended);
+            watched = wake_time::watch(&flight.tag.lookout, who, &Passing(Cell::new(now)), ended);
             if watched == Watched::Ended && !flight.is_over() {
                 flight.see(now, Seen::Reached);
             }
@@ -210,7 +210,7 @@ impl Task {
 
     fn drop_flight(&self, stage: &Stage) {
         let Some(flight) = self.flight.lock().unwrap().take() else { return };
-        flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
+        wake_time::stop(&flight.tag.lookout, core::ptr::from_ref(&*flight).addr());
         flight.abandon();
         stage.shard.gone(flight);
     }
@@ -230,7 +230,7 @@ impl Drop for Stage {
         // A claim of the thread's to watch would outlive the play.
         for task in self.tasks.lock().unwrap().drain(..) {
             if let Some(flight) = task.flight.lock().unwrap().take() {
-                flight.tag.rouse.stop(core::ptr::from_ref(&*flight).addr());
+                wake_time::stop(&flight.tag.lookout, core::ptr::from_ref(&*flight).addr());
             }
         }
     }
@@ -417,7 +417,7 @@ impl Stage {
 
     fn wake(&self, fly: Arc<dyn Fly>) {
         let Some(waker) = fly.tag().waker.take() else { return };
-        fly.tag().rouse.woken(self.time.now());
+        fly.tag().lookout.woken(self.time.now());
         drop(fly);
         waker.wake();
     }

@@ -1,0 +1,108 @@
+//! Suite `ops`: device operations submitted and awaited, beside the device's own calls and a spin on the word; and crowds of them.
+//!
+//! Its arms are its own, whichever are asked for: each is a way of running operations. A latency is what an operation took more than its
+//! work, so submission and all.
+
+use std::time::Duration;
+
+use wakeline_core::{Error, Nanos};
+
+use crate::ab::arms::{Arm, Way};
+use crate::ab::device::{Device, RAW};
+use crate::ab::rounds::{Turn, quantity};
+use crate::ab::session::{Chosen, Named, Output, Setup, real};
+use crate::gpu::Failure;
+use crate::ops;
+
+/// How long the operations of a turn take together, and how many there are at least and at most.
+const TURN: Nanos = Nanos::from_millis(20);
+const TIMES: [u64; 2] = [3, 50];
+
+/// How long a crowd runs in a turn.
+const CROWD: Duration = Duration::from_millis(300);
+
+/// What a case is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ops {
+    /// One at a time, of this length.
+    Await(Nanos),
+    /// So many tasks that each run one after another, of 50 us on 16 streams.
+    Loop(usize),
+    /// So many tasks that await work of 20 ms, each in a stream of its own.
+    Idle(usize),
+}
+
+impl core::fmt::Display for Ops {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Await(length) => write!(f, "{} us", length.as_micros()),
+            Self::Loop(tasks) => write!(f, "{tasks} tasks of 50 us"),
+            Self::Idle(tasks) => write!(f, "{tasks} tasks of 20 ms"),
+        }
+    }
+}
+
+fn arm(name: &str, family: &str) -> Arm {
+    // How it waits is of no account here but for whose CPU time is counted: the process's is.
+    Arm { name: name.to_owned(), family: family.to_owned(), way: Way::Spin, default: true }
+}
+
+pub(super) fn measure<D: Device>(
+    setup: &Setup<'_, D>,
+    output: &mut Output,
+    named: &Named,
+    what: Ops,
+) -> Result<(), Failure> {
+    let Some(operations) = setup.device.operations() else {
+        output.say(&format!("{}/{}: no operations on this device yet", named.label.suite, named.label.case));
+        return Ok(());
+    };
+    match what {
+        Ops::Await(length) => {
+            let ways = ops::Arm::ALL;
+            let family = |way: ops::Arm| if way == ops::Arm::Spin { RAW } else { "wakeline" };
+            let arms = ways.iter().map(|way| arm(way.name(), family(*way))).collect();
+            let chosen = Chosen { arms, base: 0 };
+            let times = (TURN.as_nanos() / length.as_nanos().max(1)).clamp(TIMES[0], TIMES[1]);
+            setup.rounds(output, named, &chosen, |index, _| {
+                let run = || operations.turn(ways[index], length, usize::try_from(times).unwrap_or(1));
+                let (took, meters) = setup.metered(&chosen.arms[index], run)?;
+                let mut turn = Turn::new();
+                meters.tell(&mut turn, times, None);
+                let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+                turn.late(took.into_iter().map(|took| took.cast_signed() - length).collect());
+                Ok(turn)
+            })
+        }
+        Ops::Loop(tasks) => {
+            let chosen =
+                Chosen { arms: vec![arm("scan", RAW), arm("await@multi_thread(4)", "wakeline")], base: 0 };
+            setup.rounds(output, named, &chosen, |index, _| {
+                let run = || operations.crowd(index == 0, (tasks, 16), (Nanos::from_micros(50), 0), CROWD);
+                crowd(setup, &chosen.arms[index], run)
+            })
+        }
+        Ops::Idle(tasks) => {
+            let arms = ["await@multi_thread(4)", "await@multi_thread(4),late_us=500"];
+            let chosen = Chosen { arms: arms.map(|name| arm(name, "wakeline")).into(), base: 0 };
+            setup.rounds(output, named, &chosen, |index, _| {
+                let late_us = if index == 0 { 0 } else { 500 };
+                let length = Nanos::from_millis(20);
+                let run = || operations.crowd(false, (tasks, tasks), (length, late_us), CROWD);
+                crowd(setup, &chosen.arms[index], run)
+            })
+        }
+    }
+}
+
+fn crowd<D: Device>(
+    setup: &Setup<'_, D>,
+    arm: &Arm,
+    run: impl FnOnce() -> Result<u64, Error>,
+) -> Result<Turn, Error> {
+    let (count, meters) = setup.metered(arm, run)?;
+    let mut turn = Turn::new();
+    meters.tell(&mut turn, count, None);
+    turn.set(quantity::THROUGHPUT, Some(real(count) / meters.took.as_secs_f64()));
+    Ok(turn)
+}

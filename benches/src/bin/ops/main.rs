@@ -1,0 +1,99 @@
+//! `ops`: what awaiting device operations adds to a bare spin, what it costs, and how many a second there can be. JSON lines.
+//!
+//! See `wakeline_benches::ops` for how it is measured. So far on a simulated device in real time, played by a thread of its own, whose own
+//! CPU time is left out.
+
+mod sim;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use wakeline_benches::ops::{Bench, Machine};
+use wakeline_core::{Error, Nanos};
+use wakeline_std::TimerSlack;
+
+const USAGE: &str = "usage: ops [--rounds N] [--seconds N] [CASE..]
+  --rounds N   rounds of each length (default: 20)
+  --seconds N  how long each crowd runs (default: 3)
+  CASE         await, loop, idle (default: all)";
+
+/// Which lengths are awaited.
+const LENGTHS_US: [u64; 6] = [5, 20, 100, 1_000, 5_000, 10_000];
+
+struct Args {
+    rounds: usize,
+    seconds: u64,
+    cases: Vec<String>,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let mut args = Args { rounds: 20, seconds: 3, cases: Vec::new() };
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words
+                .next()
+                .and_then(|value| value.parse().ok())
+                .filter(|value| (1..=100_000).contains(value));
+            value.ok_or_else(|| format!("`{word}` wants a number from 1 to 100000\n{USAGE}"))
+        };
+        match word.as_str() {
+            "--rounds" => args.rounds = usize::try_from(number()?).unwrap_or(1),
+            "--seconds" => args.seconds = number()?,
+            "await" | "loop" | "idle" => args.cases.push(word),
+            _ => return Err(format!("unknown argument `{word}`\n{USAGE}")),
+        }
+    }
+    Ok(args)
+}
+
+fn print(line: &impl Serialize) {
+    // Where that cannot be written, there is nobody to be told.
+    if let Ok(line) = serde_json::to_string(line) {
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}
+
+fn run<M: Machine>(machine: M, args: &Args) -> Result<(), Error> {
+    let bench = Bench::new(machine)?;
+    let wants = |case: &str| args.cases.is_empty() || args.cases.iter().any(|wanted| wanted == case);
+    let time = Duration::from_secs(args.seconds);
+    if wants("await") {
+        for us in LENGTHS_US {
+            bench.awaits(Nanos::from_micros(us), args.rounds)?.iter().for_each(print);
+        }
+    }
+    if wants("loop") {
+        let length = Nanos::from_micros(50);
+        print(&bench.raw_loop(512, 16, length, time)?);
+        for tasks in [8, 64, 512] {
+            print(&bench.crowd("loop", (tasks, 16), (length, 0), time)?);
+        }
+    }
+    if wants("idle") {
+        for (streams, late_us) in [(4, 0), (4, 500), (64, 0), (64, 500)] {
+            print(&bench.crowd("idle", (64, streams), (Nanos::from_millis(20), late_us), time)?);
+        }
+    }
+    bench.close()
+}
+
+fn main() -> ExitCode {
+    let args = match parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(message) => {
+            eprintln!("ops: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    // This thread's sleeps end in time.
+    let _slack = TimerSlack::set(TimerSlack::LEAST);
+    match sim::SimMachine::start().and_then(|machine| run(machine, &args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ops: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

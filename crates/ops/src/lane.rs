@@ -1,0 +1,255 @@
+//! What is known of a stream: what is in flight in it, and when that is expected to end.
+//!
+//! A stream runs its work one after another. So what is submitted ends after what is in front of it, and by as much as it takes itself:
+//!
+//! ```text
+//!   expected end = max(now, expected end of what is in front) + how long its kind takes
+//! ```
+//!
+//! What has ended tells by how much that was wrong, and what is submitted from then on starts from there. Where much is in front, errors
+//! add up; then the pace at which ends have come counts instead. Failure modes: work that is not submitted here (another user of the
+//! stream, [`async_on`](crate::DeviceOp::async_on)) is not known of; streams that slow each other down are each as slow as they were before.
+
+use core::sync::atomic::AtomicU64;
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+
+use wakeline_core::{Instant, Nanos};
+
+use crate::panics::survive;
+use crate::stream::IN_FLIGHT_MAX;
+use crate::sync::{AtomicUsize, Lock, Ordering};
+
+/// With so many in front the pace of ends counts, and not how long each takes.
+const DEEP: u64 = 4;
+
+/// Somebody waits for a place.
+const WAITS: usize = 1 << (usize::BITS - 1);
+
+/// What all flights of a stream share.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// How many places there are, and how many are taken; with [`WAITS`] where somebody waits for one.
+    places: usize,
+    taken: AtomicUsize,
+    /// Who waits for one.
+    waiting: Lock<Vec<Waker>>,
+    flying: AtomicUsize,
+    /// When what is in flight is expected to end.
+    busy_until: AtomicU64,
+    /// By how much expectations were changed since the beginning.
+    shift: AtomicU64,
+    /// When the last end came.
+    ended_at: AtomicU64,
+    /// How far apart ends come while others wait behind.
+    pace_ns: AtomicU64,
+}
+
+/// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
+#[derive(Debug)]
+pub(crate) struct Permit(Arc<Lane>);
+
+/// What is expected of a flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket {
+    pub(crate) submitted: Instant,
+    /// When it ends; `None` where nothing is known.
+    pub(crate) expected: Option<Instant>,
+    shift: u64,
+}
+
+impl Lane {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::of(IN_FLIGHT_MAX)
+    }
+
+    /// One with so many places.
+    pub(crate) fn of(places: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places,
+            taken: AtomicUsize::new(0),
+            waiting: Lock::new(Vec::new()),
+            flying: AtomicUsize::new(0),
+            busy_until: AtomicU64::new(0),
+            shift: AtomicU64::new(0),
+            ended_at: AtomicU64::new(0),
+            pace_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// A place among what is in flight, once there is one. Where there is none, looks through who waits, so that each task waits once
+    /// however often it is polled.
+    #[inline]
+    pub(crate) fn admit(self: &Arc<Self>, context: &Context<'_>) -> Poll<Permit> {
+        if self.take_one() || self.wait_for_one(context) {
+            Poll::Ready(Permit(Arc::clone(self)))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    #[inline]
+    fn take_one(&self) -> bool {
+        let one_more = |taken| (taken & !WAITS < self.places).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
+    }
+
+    /// Waits, unless there is a place after all.
+    #[cold]
+    fn wait_for_one(&self, context: &Context<'_>) -> bool {
+        // Cloned and dropped without the lock: a waker is somebody else's code.
+        let mut waker = Some(context.waker().clone());
+        let admitted = {
+            let mut waiting = self.waiting.lock();
+            // One place says how many are taken and whether somebody waits: who gives one back either comes before, or sees that.
+            let change = |taken| Some(if taken & !WAITS < self.places { taken + 1 } else { taken | WAITS });
+            let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+            let admitted = before.is_ok_and(|taken| taken & !WAITS < self.places);
+            if !admitted && !waiting.iter().any(|other| other.will_wake(context.waker())) {
+                waiting.extend(waker.take());
+            }
+            admitted
+        };
+        drop(waker);
+        admitted
+    }
+
+    /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
+    pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
+        self.taken.fetch_add(1, Ordering::AcqRel);
+        Permit(Arc::clone(self))
+    }
+
+    /// Wakes all who wait: one that is woken and never polled again must not keep the others waiting.
+    #[cold]
+    fn wake_all(&self) {
+        let waiting = {
+            let mut waiting = self.waiting.lock();
+            self.taken.fetch_and(!WAITS, Ordering::AcqRel);
+            core::mem::take(&mut *waiting)
+        };
+        for waker in waiting {
+            survive(|| waker.wake());
+        }
+    }
+
+    /// One more is submitted, which takes `service` where that is known.
+    pub(crate) fn depart(&self, now: Instant, service: Option<Nanos>) -> Ticket {
+        let ahead = self.flying.fetch_add(1, Ordering::Relaxed) as u64;
+        let mut begins = now;
+        if ahead > 0 {
+            begins = begins.max(Instant::from_nanos(self.busy_until.load(Ordering::Relaxed)));
+        }
+        let mut expected = service.map(|service| begins + service);
+        let pace = self.pace_ns.load(Ordering::Relaxed);
+        if let (Some(service), true) = (service, ahead >= DEEP && pace > 0) {
+            let paced = self.ended_at.load(Ordering::Relaxed).saturating_add(pace.saturating_mul(ahead + 1));
+            expected = Some(Instant::from_nanos(paced).max(now + service));
+        }
+        self.busy_until.store(expected.unwrap_or(begins).as_nanos(), Ordering::Relaxed);
+        Ticket { submitted: now, expected, shift: self.shift.load(Ordering::Relaxed) }
+    }
+
+    /// One has ended; how long it took by itself.
+    pub(crate) fn arrive(&self, ticket: &Ticket, at: Instant) -> Nanos {
+        let behind = self.flying.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
+        let before = Instant::from_nanos(self.ended_at.load(Ordering::Relaxed));
+        self.ended_at.store(at.as_nanos().max(before.as_nanos()), Ordering::Relaxed);
+        let took = at.since(ticket.submitted.max(before));
+        if behind == 0 {
+            self.busy_until.store(at.as_nanos(), Ordering::Relaxed);
+        } else if let Some(expected) = ticket.expected {
+            // What was changed since it was expected is not wrong a second time.
+            let shift = self.shift.load(Ordering::Relaxed);
+            let wrong = at.as_nanos().wrapping_sub(expected.as_nanos());
+            let wrong = wrong.wrapping_sub(shift.wrapping_sub(ticket.shift));
+            self.shift.store(shift.wrapping_add(wrong), Ordering::Relaxed);
+            let busy = self.busy_until.load(Ordering::Relaxed);
+            let moved = busy.saturating_add_signed(wrong.cast_signed());
+            self.busy_until.store(moved.max(at.as_nanos()), Ordering::Relaxed);
+        }
+        if before > ticket.submitted {
+            let pace = self.pace_ns.load(Ordering::Relaxed);
+            let took = took.as_nanos();
+            let pace = if pace == 0 { took } else { pace - pace / 8 + took / 8 };
+            self.pace_ns.store(pace, Ordering::Relaxed);
+        }
+        took
+    }
+
+    /// One is over that nobody saw the end of.
+    pub(crate) fn lose(&self) {
+        self.flying.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Permit {
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.0
+    }
+}
+
+impl Drop for Permit {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.taken.fetch_sub(1, Ordering::AcqRel) & WAITS != 0 {
+            self.0.wake_all();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Nanos {
+        Nanos::from_micros(us)
+    }
+
+    fn at(at: u64) -> Instant {
+        Instant::ORIGIN + us(at)
+    }
+
+    #[test]
+    fn work_ends_behind_what_is_in_front_of_it() {
+        let lane = Lane::new();
+        let first = lane.depart(at(100), Some(us(50)));
+        let second = lane.depart(at(110), Some(us(50)));
+        assert_eq!((first.expected, second.expected), (Some(at(150)), Some(at(200))));
+        assert_eq!(lane.arrive(&first, at(150)), us(50));
+        assert_eq!(lane.arrive(&second, at(205)), us(55), "not what it waited for");
+        let third = lane.depart(at(400), Some(us(50)));
+        assert_eq!(third.expected, Some(at(450)), "nothing is in front any more");
+    }
+
+    #[test]
+    fn an_error_is_made_good_once() {
+        let lane = Lane::new();
+        let [first, second, third] = [0; 3].map(|_| lane.depart(at(0), Some(us(100))));
+        // The first takes 40 us longer, the others as expected.
+        lane.arrive(&first, at(140));
+        assert_eq!(lane.depart(at(141), Some(us(100))).expected, Some(at(440)));
+        lane.arrive(&second, at(240));
+        lane.arrive(&third, at(340));
+        assert_eq!(lane.depart(at(341), Some(us(100))).expected, Some(at(540)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_expected_and_a_long_queue_goes_by_its_pace() {
+        let lane = Lane::new();
+        let unknown = lane.depart(at(0), None);
+        assert_eq!(unknown.expected, None);
+        lane.arrive(&unknown, at(10));
+        // Expected to take 10 us each, and one ends every 30.
+        let mut tickets: std::collections::VecDeque<_> =
+            (0..8).map(|_| lane.depart(at(10), Some(us(10)))).collect();
+        for n in 1..100 {
+            let end = at(10 + 30 * n);
+            lane.arrive(&tickets.pop_front().unwrap(), end);
+            tickets.push_back(lane.depart(end, Some(us(10))));
+        }
+        let (last, now) = (tickets.back().unwrap().expected.unwrap(), at(10 + 30 * 99));
+        let wait = last.since(now);
+        assert!((us(200)..us(260)).contains(&wait), "{wait}, 240 us of queue");
+    }
+}
