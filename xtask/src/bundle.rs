@@ -36,6 +36,7 @@ const TAKEN: &[&str] = &[
     "gpu",
     "gpu_checks",
     "operations",
+    "ops",
     "soak",
     "wake",
     "watch",

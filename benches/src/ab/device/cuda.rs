@@ -1,6 +1,6 @@
 //! A GPU: kernels of given lengths that tell when they ended, and the driver's own ways of waiting for them.
 
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use wakeline_nvml::Gpu as Named;
 use wakeline_std::StdClock;
 
 use super::{About, Device, RawWay};
-use crate::gpu::{Failure, Gpu};
+use crate::gpu::{CudaMachine, Failure, Gpu};
+use crate::ops::{Bench, Operations};
 use crate::stats::Quantiles;
 
 /// How many streams many flights are spread over, at least and at most: devices run about 128 grids at a time.
@@ -35,6 +36,8 @@ pub struct CudaBench {
     context: CudaContext,
     steps: TimedSteps<StdClock>,
     kernels: Kernels,
+    /// Made when it is first asked for, and where it can be.
+    operations: OnceCell<Option<Bench<CudaMachine>>>,
 }
 
 impl CudaBench {
@@ -58,7 +61,7 @@ impl CudaBench {
         let (clock, context) = (StdClock::new(), stream.context());
         let steps = TimedSteps::new(stream, clock)?;
         let kernels = Kernels::load(&context)?;
-        Ok(Self { gpu, clock, context, steps, kernels })
+        Ok(Self { gpu, clock, context, steps, kernels, operations: OnceCell::new() })
     }
 
     /// How the management library may know this GPU, best first.
@@ -128,6 +131,11 @@ impl Device for CudaBench {
 
     fn ended(&self, launched: &Self::Launched, _known: Instant) -> Result<Instant, Error> {
         self.steps.ended(*launched)
+    }
+
+    fn operations(&self) -> Option<&dyn Operations> {
+        let made = || CudaMachine::new(&self.context).and_then(Bench::new).ok();
+        self.operations.get_or_init(made).as_ref().map(|bench| bench as &dyn Operations)
     }
 
     fn own_lateness(&self) -> Option<Quantiles> {

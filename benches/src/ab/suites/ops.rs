@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
-use wakeline_core::{Error, Nanos};
+use wakeline_core::{Clock, Error, Nanos};
+use wakeline_std::Point;
 
 use crate::ab::arms::{Arm, Way};
 use crate::ab::device::{Device, RAW};
+use crate::ab::hosts::Waiter;
 use crate::ab::rounds::{Turn, quantity};
 use crate::ab::session::{Chosen, Named, Output, Setup, real};
 use crate::gpu::Failure;
@@ -61,12 +63,23 @@ pub(super) fn measure<D: Device>(
         Ops::Await(length) => {
             let ways = ops::Arm::ALL;
             let family = |way: ops::Arm| if way == ops::Arm::Spin { RAW } else { "wakeline" };
-            let arms = ways.iter().map(|way| arm(way.name(), family(*way))).collect();
+            let mut arms: Vec<Arm> = ways.iter().map(|way| arm(way.name(), family(*way))).collect();
+            // Other libraries' own ways, of those that were asked for: behind the same work, launched on the stream that they all share.
+            let theirs = |arm: &&Arm| matches!(arm.way, Way::Raw(_)) && arm.family != RAW;
+            arms.extend(setup.arms.iter().filter(theirs).cloned());
             let chosen = Chosen { arms, base: 0 };
+            let waiter = setup.waiter();
             let times = (TURN.as_nanos() / length.as_nanos().max(1)).clamp(TIMES[0], TIMES[1]);
             setup.rounds(output, named, &chosen, |index, _| {
-                let run = || operations.turn(ways[index], length, usize::try_from(times).unwrap_or(1));
-                let (took, meters) = setup.metered(&chosen.arms[index], run)?;
+                let arm = &chosen.arms[index];
+                let run = || match ways.get(index) {
+                    Some(way) => operations.turn(*way, length, usize::try_from(times).unwrap_or(1)),
+                    None => (0..times).map(|_| theirs_once(setup, &waiter, arm, length)).collect(),
+                };
+                waiter.begin(arm)?;
+                let result = setup.metered(arm, run);
+                waiter.end(arm)?;
+                let (took, meters) = result?;
                 let mut turn = Turn::new();
                 meters.tell(&mut turn, times, None);
                 let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
@@ -93,6 +106,19 @@ pub(super) fn measure<D: Device>(
             })
         }
     }
+}
+
+/// Work of this length, and a wait for it in a library's own way: how long that took.
+fn theirs_once<D: Device>(
+    setup: &Setup<'_, D>,
+    waiter: &Waiter<'_, D>,
+    arm: &Arm,
+    length: Nanos,
+) -> Result<u64, Error> {
+    let before = setup.device.clock().now();
+    setup.device.launch(length)?;
+    let known = setup.hosts.run(arm.host(), waiter.wait(arm, 1, &Point::new("ops")))??;
+    Ok(known.at.since(before).as_nanos())
 }
 
 fn crowd<D: Device>(

@@ -1,7 +1,7 @@
 //! `ops`: what awaiting device operations adds to a bare spin, what it costs, and how many a second there can be. JSON lines.
 //!
-//! See `wakeline_benches::ops` for how it is measured. So far on a simulated device in real time, played by a thread of its own, whose own
-//! CPU time is left out.
+//! See `wakeline_benches::ops` for how it is measured: on a simulated device in real time, played by a thread of its own, whose own CPU time is left
+//! out, or by `--device cuda` on a GPU.
 
 mod sim;
 
@@ -10,11 +10,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
+use wakeline_benches::gpu::{CudaMachine, Failure, Gpu, finish};
 use wakeline_benches::ops::{Bench, Machine};
 use wakeline_core::{Error, Nanos};
 use wakeline_std::TimerSlack;
 
-const USAGE: &str = "usage: ops [--rounds N] [--seconds N] [CASE..]
+const USAGE: &str = "usage: ops [--device sim|cuda] [--rounds N] [--seconds N] [CASE..]
+  --device     what the work runs on (default: sim); cuda without a GPU says so and ends with code 3
   --rounds N   rounds of each length (default: 20)
   --seconds N  how long each crowd runs (default: 3)
   CASE         await, loop, idle (default: all)";
@@ -25,12 +27,21 @@ const LENGTHS_US: [u64; 6] = [5, 20, 100, 1_000, 5_000, 10_000];
 struct Args {
     rounds: usize,
     seconds: u64,
+    cuda: bool,
     cases: Vec<String>,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
-    let mut args = Args { rounds: 20, seconds: 3, cases: Vec::new() };
+    let mut args = Args { rounds: 20, seconds: 3, cuda: false, cases: Vec::new() };
     while let Some(word) = words.next() {
+        if word == "--device" {
+            args.cuda = match words.next().as_deref() {
+                Some("sim") => false,
+                Some("cuda") => true,
+                _ => return Err(format!("`--device` wants `sim` or `cuda`\n{USAGE}")),
+            };
+            continue;
+        }
         let mut number = || {
             let value = words
                 .next()
@@ -89,11 +100,11 @@ fn main() -> ExitCode {
     };
     // This thread's sleeps end in time.
     let _slack = TimerSlack::set(TimerSlack::LEAST);
-    match sim::SimMachine::start().and_then(|machine| run(machine, &args)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("ops: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let ran = if args.cuda {
+        let machine = Gpu::open(None).and_then(|gpu| Ok(CudaMachine::new(&gpu.context()?)?));
+        machine.and_then(|machine| Ok(run(machine, &args)?))
+    } else {
+        sim::SimMachine::start().and_then(|machine| run(machine, &args)).map_err(Failure::from)
+    };
+    finish("ops", ran)
 }

@@ -1,0 +1,47 @@
+//! A GPU whose operations are awaited: kernels of a given length.
+
+use wakeline_core::{Error, Nanos};
+use wakeline_cuda::kernels::Kernels;
+use wakeline_cuda::{CuStream, CudaContext, CudaDevice};
+
+use crate::ops::Machine;
+
+/// How much freed memory of the device stays its own; none is allocated.
+const BYTES_KEPT: u64 = 0;
+
+/// A GPU, with kernels of one thread that are busy for as long as is asked for.
+#[derive(Debug)]
+pub struct CudaMachine {
+    device: CudaDevice,
+    kernels: Kernels,
+}
+
+impl CudaMachine {
+    /// Of this context.
+    ///
+    /// # Errors
+    ///
+    /// The device has no memory in the order of streams, or what the driver says.
+    pub fn new(context: &CudaContext) -> Result<Self, Error> {
+        let kernels = Kernels::load(context)?;
+        Ok(Self { device: CudaDevice::in_context(context.clone(), BYTES_KEPT)?, kernels })
+    }
+}
+
+impl Machine for CudaMachine {
+    type Device = CudaDevice;
+
+    const NAME: &'static str = "cuda";
+
+    fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+
+    fn launch(&self, stream: &CuStream, length: Nanos) -> Result<(), Error> {
+        self.kernels.occupy(stream, length)
+    }
+
+    fn own_cpu(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
