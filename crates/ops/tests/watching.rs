@@ -11,7 +11,7 @@ use common::poll_once;
 use wakeline_core::{ErrorCode, Nanos};
 use wakeline_ops::{Completion, DeviceOp, Runtime, RuntimeConfig, StreamPoolRoundRobin, Tensor};
 use wakeline_sim::{MemoryUse, RealTime, SimConfig, SimDevice};
-use wakeline_std::{DeviceThread, Point, StdClock, Watcher, block_on};
+use wakeline_std::{DeviceThread, Point, StdClock, Watcher, WatcherConfig, block_on};
 
 type Device = SimDevice<RealTime<StdClock, fn(Nanos)>>;
 
@@ -31,7 +31,8 @@ fn rig(copy_ns: u64, config: RuntimeConfig) -> Rig {
     let time = RealTime::new(clock, sleep as fn(Nanos));
     let device = SimDevice::new(time, SimConfig { copy_ns, ..SimConfig::default() }).unwrap();
     let thread = DeviceThread::spawn(clock, device.clone()).unwrap();
-    let watcher = Watcher::new().unwrap();
+    // Also where there is one processor only.
+    let watcher = Watcher::with(WatcherConfig::default().early_wake(true)).unwrap();
     let tender = watcher.handle().tender(&Point::new("ops"));
     let runtime =
         Runtime::with_config(device.clone(), &StreamPoolRoundRobin::default(), tender, config).unwrap();

@@ -123,7 +123,8 @@ impl WatcherConfig {
         Self { word_wait: Some(Arc::new(park)), ..self }
     }
 
-    /// Whether tasks are woken before their words land, so that they watch themselves.
+    /// Whether tasks are woken before their words land, so that they watch themselves; and whether those of a [`Tender`](crate::Tender)'s
+    /// points may watch from the start.
     #[must_use]
     pub fn early_wake(self, early_wake: bool) -> Self {
         Self { early_wake, ..self }

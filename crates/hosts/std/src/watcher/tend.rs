@@ -157,8 +157,14 @@ where
     }
 
     fn watch(&self, lookout: &Lookout, who: usize, ended: impl FnMut() -> bool) -> Watched {
-        wake_time::learn(lookout, &self.home.wake_time, &self.home.hub.clock);
-        wake_time::watch(lookout, who, &self.home.hub.clock, ended)
+        let hub = &self.home.hub;
+        wake_time::learn(lookout, &self.home.wake_time, &hub.clock);
+        if !hub.config.early_wake {
+            // It would take the time of those who are to run.
+            wake_time::stop(lookout, who);
+            return Watched::NotAsked;
+        }
+        wake_time::watch(lookout, who, &hub.clock, ended)
     }
 
     fn unwatch(&self, lookout: &Lookout, who: usize) {
