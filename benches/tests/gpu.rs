@@ -94,7 +94,7 @@ fn every_host_has_a_record() {
         "tokio-local",
         "tokio-local-strict",
         "tokio-workers",
-        "tokio-workers-unstirred",
+        "tokio-workers-stirred",
         "tokio-workers-strict",
         "watcher",
         "watcher-strict",

@@ -83,7 +83,7 @@ impl Fleet {
     pub(crate) fn learn(&self, course: &Course, permit: Option<&Permit>, seen: Option<Seen>) {
         let Some(permit) = permit else { return };
         let Some(seen) = seen else { return permit.lane().lose() };
-        let took = permit.lane().arrive(&course.ticket, seen.at);
+        let took = permit.lane().arrive(&course.ticket, seen.at, seen.exact);
         self.known.learn(course.kind, took, course.late, seen.exact);
     }
 }

@@ -44,6 +44,8 @@ pub struct DeviceFuture<O: DeviceOp> {
     state: State<O>,
     key: u64,
     late_us: u32,
+    /// It has not been woken before its end yet.
+    warms: bool,
     limits: Option<Box<Limits<O::Device>>>,
 }
 
@@ -68,7 +70,7 @@ struct Limits<D: Device> {
 
 impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
-        Self { state: State::Bound(op, runtime, None), key: 0, late_us: 0, limits: None }
+        Self { state: State::Bound(op, runtime, None), key: 0, late_us: 0, warms: true, limits: None }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -222,7 +224,16 @@ impl<O: DeviceOp> DeviceFuture<O> {
             Sent::Flying(again) => again,
         };
         let State::Flying(flight, word, stream, pending) = &mut self.state else { return Poll::Pending };
-        let again = if fresh { again } else { stream.core().watch_on(flight, word.as_ref()) };
+        let core = stream.core();
+        let again = if fresh {
+            self.warms &= !again;
+            again
+        } else if core::mem::replace(&mut self.warms, false) && core.warm(flight, word.as_ref()) {
+            // It watches from the next poll on: others of its thread run in between.
+            true
+        } else {
+            core.watch_on(flight, word.as_ref())
+        };
         let Poll::Ready(outcome) = flight.poll(context) else {
             if again {
                 context.waker().wake_by_ref();

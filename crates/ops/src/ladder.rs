@@ -41,6 +41,10 @@ use crate::submission::Submission;
 /// How long after what is expected a task goes on watching at most.
 const SPREAD_NS: u64 = 60_000;
 
+/// How long a slice lasts, by whoever tends, and how long before what is expected the next begins where that is about when the first ends.
+const SLICE_NS: u64 = 20_000;
+const SOONER_SLICE_NS: u64 = 12_000;
+
 /// How late one of many may be told: by steps that many share, at most a 64th of what it waits for.
 fn crowd_late_us(expected: Nanos) -> u32 {
     let mut late = CROWD_LATE_US;
@@ -152,7 +156,7 @@ impl<D: Device> Submission<D> {
         let who = usize::try_from(number << 1 & 0xFFFF_FFFF).unwrap_or(0);
         let who = core::ptr::from_ref(fleet).addr().wrapping_add(who) | 1;
         if let Some(until) = spin {
-            match core.watch_first(&point, until, who) {
+            match core.watch_first(&point, until, who, ticket.expected.map(|at| at.since(now))) {
                 Watched::Ended => {
                     let at = core.tender.now();
                     self.departed = true;
@@ -237,20 +241,48 @@ impl<D: Device> Submission<D> {
     }
 }
 
-/// Waits until all that is enqueued in the stream is done.
+/// Waits until all that is enqueued in the stream is done: watches its word for as long as a task would from submission on, where that counts, then by the driver's
+/// own wait.
 pub(crate) fn wait_for<D: Device>(stream: &Stream<D>) -> Result<(), Error> {
-    let mut point = stream.device().point(stream.raw())?;
-    while point.block(None)? == Status::Pending {}
+    let core = stream.core();
+    let (mut point, arming) = core.arm(stream)?;
+    let trusted = core.trusts && arming == Arming::Armed;
+    if trusted {
+        let lookout = Lookout::new();
+        lookout.watch_until(core.tender.now() + Nanos::from_micros(core.config.spin_us.into()));
+        let who = core::ptr::from_ref(&lookout).addr();
+        while core.tender.watch(&lookout, who, &mut || point.reached()) == Watched::Again {}
+        core.tender.unwatch(&lookout, who);
+    }
+    while !(trusted && point.reached()) && point.block(None)? == Status::Pending {}
     Ok(())
 }
 
 impl<D: Device> Core<D> {
     /// The slice of the poll that submits.
-    fn watch_first(&self, point: &OpPoint<D::Point>, until: Instant, who: usize) -> Watched {
+    fn watch_first(
+        &self,
+        point: &OpPoint<D::Point>,
+        until: Instant,
+        who: usize,
+        expected: Option<Nanos>,
+    ) -> Watched {
         if point.reached() {
             return Watched::Ended;
         }
-        self.watch_a_slice(point, until, who)
+        // What ends about when the slice does would be seen by the next one, after others had their turn: that one is begun sooner.
+        let between =
+            |at: &Nanos| (SLICE_NS - SLICE_NS / 8..SLICE_NS + SLICE_NS / 2).contains(&at.as_nanos());
+        match expected.filter(between) {
+            None => self.watch_a_slice(point, until, who),
+            Some(at) => {
+                let sooner = self.tender.now() + at - Nanos::from_nanos(SOONER_SLICE_NS);
+                match self.watch_a_slice(point, until.min(sooner), who) {
+                    Watched::NotAsked => Watched::Again,
+                    watched => watched,
+                }
+            }
+        }
     }
 
     #[inline(never)]
@@ -258,6 +290,18 @@ impl<D: Device> Core<D> {
         let lookout = Lookout::new();
         lookout.watch_until(until);
         self.tender.watch(&lookout, who, &mut || point.reached())
+    }
+
+    /// The first poll of a task that was woken before the end: has the device touch what the next submission needs, where the plan says so. Whether it did.
+    pub(crate) fn warm(&self, flight: &Handle, word: Option<&Word<D>>) -> bool {
+        let early = self.config.plan.warms()
+            && flight.lookout().0.until().is_some()
+            && !flight.is_over()
+            && !word.is_some_and(MemoryDescriptor::reached);
+        if early {
+            self.device.warm();
+        }
+        early
     }
 
     /// A later poll: looks at the word, and watches it where the task is to. Whether it is to be polled again at once.

@@ -23,6 +23,9 @@ use crate::sync::{AtomicUsize, Lock, Ordering};
 /// With so many in front the pace of ends counts, and not how long each takes.
 const DEEP: u64 = 4;
 
+/// By what part of it a pace gets quicker for each end that had come before anybody looked.
+const QUICKENS: u64 = 16;
+
 /// Somebody waits for a place.
 const WAITS: usize = 1 << (usize::BITS - 1);
 
@@ -150,8 +153,8 @@ impl Lane {
         Ticket { submitted: now, expected, shift: self.shift.load(Ordering::Relaxed) }
     }
 
-    /// One has ended; how long it took by itself.
-    pub(crate) fn arrive(&self, ticket: &Ticket, at: Instant) -> Nanos {
+    /// One has ended, at that moment or, where that is not `exact`, some time before; how long it took by itself, at most then.
+    pub(crate) fn arrive(&self, ticket: &Ticket, at: Instant, exact: bool) -> Nanos {
         let behind = self.flying.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
         let before = Instant::from_nanos(self.ended_at.load(Ordering::Relaxed));
         self.ended_at.store(at.as_nanos().max(before.as_nanos()), Ordering::Relaxed);
@@ -171,7 +174,12 @@ impl Lane {
         if before > ticket.submitted {
             let pace = self.pace_ns.load(Ordering::Relaxed);
             let took = took.as_nanos();
-            let pace = if pace == 0 { took } else { pace - pace / 8 + took / 8 };
+            let pace = match pace {
+                0 => took,
+                _ if exact => pace - pace / 8 + took / 8,
+                // Who waits by a pace that is too slow is told of ends at that pace, and so would keep it for good.
+                _ => pace.min(took) - pace.min(took) / QUICKENS,
+            };
             self.pace_ns.store(pace, Ordering::Relaxed);
         }
         took
@@ -216,8 +224,8 @@ mod tests {
         let first = lane.depart(at(100), Some(us(50)));
         let second = lane.depart(at(110), Some(us(50)));
         assert_eq!((first.expected, second.expected), (Some(at(150)), Some(at(200))));
-        assert_eq!(lane.arrive(&first, at(150)), us(50));
-        assert_eq!(lane.arrive(&second, at(205)), us(55), "not what it waited for");
+        assert_eq!(lane.arrive(&first, at(150), true), us(50));
+        assert_eq!(lane.arrive(&second, at(205), true), us(55), "not what it waited for");
         let third = lane.depart(at(400), Some(us(50)));
         assert_eq!(third.expected, Some(at(450)), "nothing is in front any more");
     }
@@ -227,10 +235,10 @@ mod tests {
         let lane = Lane::new();
         let [first, second, third] = [0; 3].map(|_| lane.depart(at(0), Some(us(100))));
         // The first takes 40 us longer, the others as expected.
-        lane.arrive(&first, at(140));
+        lane.arrive(&first, at(140), true);
         assert_eq!(lane.depart(at(141), Some(us(100))).expected, Some(at(440)));
-        lane.arrive(&second, at(240));
-        lane.arrive(&third, at(340));
+        lane.arrive(&second, at(240), true);
+        lane.arrive(&third, at(340), true);
         assert_eq!(lane.depart(at(341), Some(us(100))).expected, Some(at(540)));
     }
 
@@ -239,17 +247,45 @@ mod tests {
         let lane = Lane::new();
         let unknown = lane.depart(at(0), None);
         assert_eq!(unknown.expected, None);
-        lane.arrive(&unknown, at(10));
+        lane.arrive(&unknown, at(10), true);
         // Expected to take 10 us each, and one ends every 30.
         let mut tickets: std::collections::VecDeque<_> =
             (0..8).map(|_| lane.depart(at(10), Some(us(10)))).collect();
         for n in 1..100 {
             let end = at(10 + 30 * n);
-            lane.arrive(&tickets.pop_front().unwrap(), end);
+            lane.arrive(&tickets.pop_front().unwrap(), end, true);
             tickets.push_back(lane.depart(end, Some(us(10))));
         }
         let (last, now) = (tickets.back().unwrap().expected.unwrap(), at(10 + 30 * 99));
         let wait = last.since(now);
         assert!((us(200)..us(260)).contains(&wait), "{wait}, 240 us of queue");
+    }
+
+    /// Tasks that each submit again when they are told: had they been told too late once, they would be for good.
+    #[test]
+    fn a_pace_that_is_too_slow_gets_quicker_by_ends_that_had_come_before() {
+        let (lane, service, depth) = (Lane::new(), us(100), 32);
+        // As left behind by ends that came ten times as slow.
+        lane.pace_ns.store(us(1_000).as_nanos(), Ordering::Relaxed);
+        let (mut now, mut free) = (at(0), at(0));
+        let mut flying: std::collections::VecDeque<(Ticket, Instant)> = std::collections::VecDeque::new();
+        let mut depart = |now: Instant, flying: &mut std::collections::VecDeque<_>| {
+            free = free.max(now) + service;
+            flying.push_back((lane.depart(now, Some(service)), free));
+        };
+        (0..depth).for_each(|_| depart(now, &mut flying));
+        let mut waited = Vec::new();
+        for _ in 0..depth * 20 {
+            let (ticket, ended) = flying.pop_front().unwrap();
+            // It is looked at when it is expected, and watched from then on.
+            let looked = now.max(ticket.expected.unwrap_or(now));
+            let told = looked.max(ended);
+            waited.push(told.since(ticket.submitted));
+            now = told;
+            lane.arrive(&ticket, told, ended > looked);
+            depart(now, &mut flying);
+        }
+        let last = waited[waited.len() - 1];
+        assert!(last <= us(100 * depth + 1_000), "{last}: {} us of queue", 100 * depth);
     }
 }

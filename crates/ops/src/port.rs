@@ -121,6 +121,12 @@ pub trait Device: Clone + Send + Sync + 'static {
         calls()
     }
 
+    /// Touches what the next submission from this thread is going to need, the driver's code and data above all, so that it finds them in the processor's caches:
+    /// called by a task that was woken before the end of its work, with nothing else to do. Provided: does nothing.
+    ///
+    /// MUST NOT wait for the device, nor enqueue anything in a stream of the caller's. A failure is nobody's: what is submitted next shows it.
+    fn warm(&self) {}
+
     /// Calls `function` on a thread of the host when the work enqueued so far has ended; what is enqueued behind waits for it.
     ///
     /// MUST call it at most once, and drop it where it is never called, at the latest when somebody hears of the fault that it is behind. The function

@@ -1,6 +1,6 @@
 //! A GPU: kernels of given lengths that tell when they ended, and the driver's own ways of waiting for them.
 
-use core::cell::{Cell, OnceCell};
+use core::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub struct CudaBench {
     context: CudaContext,
     steps: TimedSteps<StdClock>,
     kernels: Kernels,
-    /// Made when it is first asked for, and where it can be.
-    operations: OnceCell<Option<Bench<CudaMachine>>>,
+    /// Where it can be had. Made with the rest: its threads are to run on other processors than the one that waits.
+    operations: Option<Bench<CudaMachine>>,
 }
 
 impl CudaBench {
@@ -61,7 +61,8 @@ impl CudaBench {
         let (clock, context) = (StdClock::new(), stream.context());
         let steps = TimedSteps::new(stream, clock)?;
         let kernels = Kernels::load(&context)?;
-        Ok(Self { gpu, clock, context, steps, kernels, operations: OnceCell::new() })
+        let operations = CudaMachine::new(&context).and_then(Bench::new).ok();
+        Ok(Self { gpu, clock, context, steps, kernels, operations })
     }
 
     /// How the management library may know this GPU, best first.
@@ -134,8 +135,7 @@ impl Device for CudaBench {
     }
 
     fn operations(&self) -> Option<&dyn Operations> {
-        let made = || CudaMachine::new(&self.context).and_then(Bench::new).ok();
-        self.operations.get_or_init(made).as_ref().map(|bench| bench as &dyn Operations)
+        self.operations.as_ref().map(|bench| bench as &dyn Operations)
     }
 
     fn own_lateness(&self) -> Option<Quantiles> {

@@ -36,10 +36,10 @@ enum Place {
     Spin,
     /// The thread of a tokio runtime, by [`TokioLocal`].
     Local,
-    /// A task of a tokio runtime with several threads, stirred and woken early.
+    /// A task of a tokio runtime with several threads, woken early.
     Workers,
-    /// The same, not stirred.
-    Unstirred,
+    /// The same, stirred before.
+    Stirred,
     /// This thread, which sleeps until a watcher tells.
     Thread,
 }
@@ -66,27 +66,27 @@ const ARMS: [Arm; 8] = [
     Arm {
         name: "tokio-workers",
         place: Place::Workers,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
-        name: "tokio-workers-unstirred",
-        place: Place::Unstirred,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        name: "tokio-workers-stirred",
+        place: Place::Stirred,
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-workers-strict",
         place: Place::Workers,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
     },
     Arm {
         name: "watcher",
         place: Place::Thread,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "watcher-strict",
         place: Place::Thread,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
     },
 ];
 
@@ -188,8 +188,8 @@ impl Hosts {
                 (0..task.waits).map(|_| spin()).collect()
             }
             Place::Local => self.runtime.block_on(task.locally(&self.local)),
-            Place::Workers | Place::Unstirred => {
-                let (tokio, stir) = (self.tokio.clone(), place == Place::Workers);
+            Place::Workers | Place::Stirred => {
+                let (tokio, stir) = (self.tokio.clone(), place == Place::Stirred);
                 let waits = task.watched(move |port, plan, point| tokio.wait(port, plan, point).stir(stir));
                 let task = self.workers.spawn(waits);
                 self.workers.block_on(task).unwrap_or_else(|error| {

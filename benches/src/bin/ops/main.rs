@@ -6,6 +6,7 @@
 mod sim;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,8 +16,9 @@ use wakeline_benches::ops::{Bench, Machine};
 use wakeline_core::{Error, Nanos};
 use wakeline_std::TimerSlack;
 
-const USAGE: &str = "usage: ops [--device sim|cuda] [--rounds N] [--seconds N] [CASE..]
+const USAGE: &str = "usage: ops [--device sim|cuda] [--driver FILE] [--rounds N] [--seconds N] [CASE..]
   --device     what the work runs on (default: sim); cuda without a GPU says so and ends with code 3
+  --driver     load this library in place of the system's driver
   --rounds N   rounds of each length (default: 20)
   --seconds N  how long each crowd runs (default: 3)
   CASE         await, loop, idle (default: all)";
@@ -28,11 +30,12 @@ struct Args {
     rounds: usize,
     seconds: u64,
     cuda: bool,
+    driver: Option<PathBuf>,
     cases: Vec<String>,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
-    let mut args = Args { rounds: 20, seconds: 3, cuda: false, cases: Vec::new() };
+    let mut args = Args { rounds: 20, seconds: 3, cuda: false, driver: None, cases: Vec::new() };
     while let Some(word) = words.next() {
         if word == "--device" {
             args.cuda = match words.next().as_deref() {
@@ -40,6 +43,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 Some("cuda") => true,
                 _ => return Err(format!("`--device` wants `sim` or `cuda`\n{USAGE}")),
             };
+            continue;
+        }
+        if word == "--driver" {
+            args.driver =
+                Some(words.next().ok_or_else(|| format!("`--driver` wants a file\n{USAGE}"))?.into());
             continue;
         }
         let mut number = || {
@@ -101,7 +109,8 @@ fn main() -> ExitCode {
     // This thread's sleeps end in time.
     let _slack = TimerSlack::set(TimerSlack::LEAST);
     let ran = if args.cuda {
-        let machine = Gpu::open(None).and_then(|gpu| Ok(CudaMachine::new(&gpu.context()?)?));
+        let machine =
+            Gpu::open(args.driver.as_deref()).and_then(|gpu| Ok(CudaMachine::new(&gpu.context()?)?));
         machine.and_then(|machine| Ok(run(machine, &args)?))
     } else {
         sim::SimMachine::start().and_then(|machine| run(machine, &args)).map_err(Failure::from)

@@ -34,7 +34,7 @@ pub(crate) const ARMS: &[Arm] = &[
     Arm { name: "watcher-workers", base: "notify-workers", run: watcher_workers },
     Arm { name: "early-thread", base: "spin", run: early_thread },
     Arm { name: "early-workers", base: "spin", run: early_workers },
-    Arm { name: "early-unstirred", base: "spin", run: early_unstirred },
+    Arm { name: "early-stirred", base: "spin", run: early_stirred },
     Arm { name: "early-strict", base: "spin", run: early_strict },
 ];
 
@@ -71,15 +71,15 @@ fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> 
 /// How long before the predicted end the watcher's thread watches: it covers what its sleeps end late. A task that is woken early comes
 /// at that time or so, and has to be there before the end only.
 const MARGIN_US: u32 = 100;
-const EARLY_MARGIN_US: u32 = 25;
-const UNSTIRRED_MARGIN_US: u32 = 45;
+const EARLY_MARGIN_US: u32 = 45;
+const STIRRED_MARGIN_US: u32 = 25;
 
 /// Whether a task is woken early.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Early {
     No,
+    Plain,
     Stirred,
-    Unstirred,
 }
 
 /// Waits so often by the watcher, on whatever runs this future.
@@ -90,8 +90,8 @@ async fn by_watcher(
 ) -> Result<Vec<Nanos>, Error> {
     let margin = match early {
         Early::No => MARGIN_US,
-        Early::Stirred => EARLY_MARGIN_US,
-        Early::Unstirred => UNSTIRRED_MARGIN_US,
+        Early::Plain => EARLY_MARGIN_US,
+        Early::Stirred => STIRRED_MARGIN_US,
     };
     let predict = format!("margin_us={margin},min_sleep_us=50,max_sleep_us=20000,window=8");
     let plan: WaitPlan = format!("flag:park_us=1000,backstop_us=100000+predict:{predict}{suffix}").parse()?;
@@ -166,21 +166,21 @@ fn watcher_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos
 
 /// The task is woken before its word lands, and watches it itself.
 fn early_workers(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Workers, (length, waits), (Early::Stirred, "+trust"))
+    watched(stage, Place::Workers, (length, waits), (Early::Plain, "+trust"))
 }
 
-/// The same without a wake-up ahead of that.
-fn early_unstirred(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Workers, (length, waits), (Early::Unstirred, "+trust"))
+/// The same, stirred before.
+fn early_stirred(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
+    watched(stage, Place::Workers, (length, waits), (Early::Stirred, "+trust"))
 }
 
 /// The same as the first under the driver's authority: the watcher asks, and the task watches for its answer.
 fn early_strict(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Workers, (length, waits), (Early::Stirred, ""))
+    watched(stage, Place::Workers, (length, waits), (Early::Plain, ""))
 }
 
 fn early_thread(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> {
-    watched(stage, Place::Thread, (length, waits), (Early::Stirred, "+trust"))
+    watched(stage, Place::Thread, (length, waits), (Early::Plain, "+trust"))
 }
 
 /// The device's thread wakes a task of a `multi_thread` runtime by tokio's own means.

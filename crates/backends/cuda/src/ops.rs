@@ -243,6 +243,11 @@ impl port::Device for CudaDevice {
         calls()
     }
 
+    /// A kernel that does nothing and a store behind it, in a stream of the context's own, unless those before are under way.
+    fn warm(&self) {
+        self.context.warm();
+    }
+
     fn call_host<F>(&self, stream: &CuStream, function: F) -> Result<(), Error>
     where
         F: FnOnce() + Send + 'static,

@@ -172,6 +172,12 @@ impl<D: LineDriver> Context<D> {
         self.inner.prepare_warming()
     }
 
+    /// What a wait with `+warm` does: see [`CompletionPort::warm`](wakeline_core::CompletionPort::warm). The first call of a context prepares it, where
+    /// [`prepare_warming`](Self::prepare_warming) has not. 20 to 40 us of this thread where it has slept for milliseconds.
+    pub fn warm(&self) {
+        self.inner.warm();
+    }
+
     /// Who stores the words.
     pub fn completion(&self) -> CompletionPath {
         self.inner.completion()

@@ -1,7 +1,7 @@
 //! Waking a task before its word lands, so that it watches the word itself when it does.
 //!
 //! Waking a thread takes 7 us when it is busy and 20 to 60 us when its processor idles, longer than everything else after a
-//! predicted completion. A thread that has slept for more than a moment is *stirred* before: woken for nothing 0.3 ms ahead, after which it is woken in 10 us
+//! predicted completion. Where that is asked for, a thread that has slept for more than a moment is *stirred* before: woken for nothing 0.3 ms ahead, after which it is woken in 10 us
 //! (see [`approach`](crate::approach)). So the watcher wakes the task earlier by that much, as learned, and the task's poll watches for a bounded
 //! time; where the guess was wrong, the watcher goes on and wakes it once more.
 //!
