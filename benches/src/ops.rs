@@ -11,7 +11,9 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Runtime as Tokio};
 use wakeline_core::{Clock, CompletionPort, Error, ErrorCode, Nanos, Wake};
 use wakeline_ops::port::{Device, Priority};
-use wakeline_ops::{DeviceOp, Runtime, RuntimeConfig, Stream, StreamPoolRoundRobin, Submission, device_op};
+use wakeline_ops::{
+    DeviceOp, PLAN, Runtime, RuntimeConfig, Stream, StreamPoolRoundRobin, Submission, device_op,
+};
 use wakeline_std::usage::process_cpu_time;
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
 
@@ -69,13 +71,16 @@ pub enum Arm {
     Multi,
     /// The same as the second, with no spin from submission on.
     CurrentNoSpin,
+    /// The same as the second, by a plan without `+warm`.
+    CurrentCold,
     /// `sync_on`.
     SyncOn,
 }
 
 impl Arm {
     /// All of them; the first is the base.
-    pub const ALL: [Self; 5] = [Self::Spin, Self::Current, Self::Multi, Self::CurrentNoSpin, Self::SyncOn];
+    pub const ALL: [Self; 6] =
+        [Self::Spin, Self::Current, Self::Multi, Self::CurrentNoSpin, Self::CurrentCold, Self::SyncOn];
 
     /// What it is called in records.
     pub const fn name(self) -> &'static str {
@@ -84,6 +89,7 @@ impl Arm {
             Self::Current => "await@current_thread",
             Self::Multi => "await@multi_thread(4)",
             Self::CurrentNoSpin => "await@current_thread,spin_us=0",
+            Self::CurrentCold => "await@current_thread, without +warm",
             Self::SyncOn => "sync_on",
         }
     }
@@ -114,6 +120,8 @@ pub struct Awaited {
     pub cpu_ns: u64,
     /// By the length of the work.
     pub cpu_share: f64,
+    /// How many were seen to their end by the task that awaits them; `None` where there is none.
+    pub seen_by_task: Option<u64>,
 }
 
 /// What many tasks did.
@@ -191,6 +199,7 @@ pub struct Bench<M: Machine> {
     multi: Tokio,
     runtime: Runtime<M::Device>,
     no_spin: Runtime<M::Device>,
+    cold: Runtime<M::Device>,
     stream: Stream<M::Device>,
 }
 
@@ -230,9 +239,10 @@ impl<M: Machine> Bench<M> {
             let tender = watcher.handle().tender(&Point::new("ops"));
             Runtime::with_config(machine.device().clone(), &single, tender, config)
         };
-        let (runtime, no_spin) = (runtime(config)?, runtime(config.spin_us(0)?)?);
+        let cold = config.plan(PLAN.replace("+warm", "").parse()?);
+        let (runtime, no_spin, cold) = (runtime(config)?, runtime(config.spin_us(0)?)?, runtime(cold)?);
         let stream = runtime.stream(Priority::Normal)?;
-        Ok(Self { machine, clock, watcher, current, multi, runtime, no_spin, stream })
+        Ok(Self { machine, clock, watcher, current, multi, runtime, no_spin, cold, stream })
     }
 
     fn work(&self, length: Nanos) -> Work<M> {
@@ -263,8 +273,12 @@ impl<M: Machine> Bench<M> {
                     took.push(clock.now().since(before).as_nanos());
                 }
             }
-            Arm::Current | Arm::CurrentNoSpin => {
-                let runtime = if arm == Arm::Current { &self.runtime } else { &self.no_spin };
+            Arm::Current | Arm::CurrentNoSpin | Arm::CurrentCold => {
+                let runtime = match arm {
+                    Arm::CurrentNoSpin => &self.no_spin,
+                    Arm::CurrentCold => &self.cold,
+                    _ => &self.runtime,
+                };
                 self.current.block_on(async {
                     for _ in 0..times {
                         let before = clock.now();
@@ -294,23 +308,37 @@ impl<M: Machine> Bench<M> {
         process_cpu_time().unwrap_or(Nanos::ZERO) - self.machine.own_cpu()
     }
 
-    /// Measures work of one length in every way, `rounds` times some operations each.
+    fn seen(&self, arm: Arm) -> Option<u64> {
+        let runtime = match arm {
+            Arm::Spin | Arm::SyncOn => return None,
+            Arm::Current | Arm::Multi => &self.runtime,
+            Arm::CurrentNoSpin => &self.no_spin,
+            Arm::CurrentCold => &self.cold,
+        };
+        let counts = runtime.counts();
+        Some(counts.spun + counts.watched)
+    }
+
+    /// Measures work of one length in every way, `rounds` times some operations each. The first of a turn does not count: what it needs has gone from the
+    /// caches while others had theirs.
     ///
     /// # Errors
     ///
     /// What the device says.
     pub fn awaits(&self, length: Nanos, rounds: usize) -> Result<Vec<Awaited>, Error> {
-        let times = usize::try_from(20_000_000 / length.as_nanos().max(100_000)).unwrap_or(1).clamp(4, 100);
+        let times = usize::try_from(20_000_000 / length.as_nanos().max(100_000)).unwrap_or(1).clamp(9, 100);
         for arm in Arm::ALL {
             self.turn(arm, length, times)?;
         }
-        let mut all = Arm::ALL.map(|_| (Vec::new(), Nanos::ZERO));
+        let mut all = Arm::ALL.map(|_| (Vec::new(), Nanos::ZERO, 0));
         let mut order = Paired::new(Arm::ALL.len());
         for _ in 0..rounds {
             order.round(|arm| {
-                let before = self.cpu();
-                all[arm].0.extend(self.turn(Arm::ALL[arm], length, times)?);
+                let way = Arm::ALL[arm];
+                let (before, seen) = (self.cpu(), self.seen(way));
+                all[arm].0.extend(self.turn(way, length, times + 1)?.into_iter().skip(1));
                 all[arm].1 = all[arm].1 + (self.cpu() - before);
+                all[arm].2 += self.seen(way).zip(seen).map_or(0, |(now, then)| now - then);
                 Ok::<_, Error>(0)
             })?;
         }
@@ -318,12 +346,13 @@ impl<M: Machine> Bench<M> {
         Ok(Arm::ALL
             .iter()
             .zip(&mut all)
-            .map(|(arm, (took, cpu))| {
+            .map(|(arm, (took, cpu, seen))| {
                 took.sort_unstable();
                 let (p50, p99) = (quantile(took, 50), quantile(took, 99));
                 let base = *base.get_or_insert(p50);
                 let added = |ns: u64| ns.cast_signed() - base.cast_signed();
-                let cpu_ns = cpu.as_nanos() / (took.len() as u64).max(1);
+                let counted = took.len() as u64;
+                let cpu_ns = cpu.as_nanos() / (counted + rounds as u64).max(1);
                 Awaited {
                     case: "await",
                     device: M::NAME,
@@ -336,6 +365,7 @@ impl<M: Machine> Bench<M> {
                     added_p99_ns: added(p99),
                     cpu_ns,
                     cpu_share: real(cpu_ns) / real(length.as_nanos()),
+                    seen_by_task: self.seen(*arm).map(|_| *seen),
                 }
             })
             .collect())

@@ -228,8 +228,9 @@ impl<O: DeviceOp> DeviceFuture<O> {
         let again = if fresh {
             self.warms &= !again;
             again
-        } else if core::mem::replace(&mut self.warms, false) && core.warm(flight, word.as_ref()) {
+        } else if self.warms && core.warm(flight, word.as_ref()) {
             // It watches from the next poll on: others of its thread run in between.
+            self.warms = false;
             true
         } else {
             core.watch_on(flight, word.as_ref())

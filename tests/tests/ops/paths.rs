@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant as Wall};
 
+use wakeline_core::Nanos;
 use wakeline_cuda::{
     CompletionPath, ContextConfig, CudaContext, CudaDevice, CudaRuntime, CudaTensor, DEVICE_BYTES_KEPT,
     Ordinal,
 };
 use wakeline_fake_driver::thread_id;
-use wakeline_ops::{DeviceOp, Tensor};
+use wakeline_ops::{DeviceOp, KernelArg, Launch, PLAN, Tensor, launch};
 use wakeline_std::block_on;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, ONE, OpsRig, affine, poll_once, poll_then_wait, until};
@@ -18,7 +19,8 @@ device_tests![
     Cuda: operations_end_whoever_stores_their_words;
     CudaLeaving: a_fault_ends_operations_whose_words_callbacks_store,
         a_fault_ends_operations_that_only_ask;
-    Fake: an_operation_ends_by_its_word_and_no_query;
+    Fake: an_operation_ends_by_its_word_and_no_query,
+        a_task_that_is_woken_early_warms_what_comes_next;
 ];
 
 /// Plans under both authorities.
@@ -53,6 +55,31 @@ fn operations_end_whoever_stores_their_words(rig: &CudaRig) {
             until("flights end", || runtime.counts().in_flight() == 0);
             assert_eq!(runtime.counts().leaked, 0, "{completion}, {plan}");
         }
+    }
+}
+
+/// Once, before it watches; and not by a plan that does not say so, nor where nothing is slept through.
+fn a_task_that_is_woken_early_warms_what_comes_next(rig: &CudaRig) {
+    let launches = |plan: &str, length, times: u64| {
+        let runtime = runtime(rig, CompletionPath::Word, plan);
+        let before = rig.fake().calls("cuLaunchKernel");
+        (0..times).for_each(|_| block_on(rig_occupy(&runtime, length).on(&runtime)).unwrap());
+        rig.fake().calls("cuLaunchKernel") - before - times
+    };
+    let warms = launches(PLAN, ms(15), 12);
+    assert!((1..=12).contains(&warms), "{warms}");
+    assert_eq!(launches(&PLAN.replace("+warm", ""), ms(15), 6), 0);
+    // Unless this machine was away for long.
+    assert!(launches(PLAN, Nanos::from_micros(20), 50) < 25);
+}
+
+fn rig_occupy(runtime: &CudaRuntime, length: Nanos) -> Launch<CudaDevice> {
+    let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
+    let kernel = module.function(wakeline_cuda::kernels::OCCUPY).unwrap();
+    #[expect(unsafe_code, reason = "kernels are launched")]
+    // SAFETY: it takes a number and writes nothing.
+    unsafe {
+        launch(kernel, ONE, vec![KernelArg::word(length.as_nanos())])
     }
 }
 
