@@ -98,13 +98,13 @@ fn ends_by_a_fault(rig: &CudaRig, completion: CompletionPath) {
         let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
         let [occupy, traps] = [wakeline_cuda::kernels::OCCUPY, wakeline_cuda::kernels::TRAP]
             .map(|name| module.function(name).unwrap());
-        let word = vec![wakeline_ops::KernelArg::word(ms(5_000).as_nanos())];
+        let word = vec![KernelArg::word(ms(5_000).as_nanos())];
         #[expect(unsafe_code, reason = "kernels are launched")]
         // SAFETY: it takes a number and writes nothing.
-        let occupies = unsafe { wakeline_ops::launch(occupy, ONE, word) };
+        let occupies = unsafe { launch(occupy, ONE, word) };
         #[expect(unsafe_code, reason = "kernels are launched")]
         // SAFETY: it takes nothing and writes nowhere that anything is.
-        let traps = unsafe { wakeline_ops::launch(traps, ONE, Vec::new()) };
+        let traps = unsafe { launch(traps, ONE, Vec::new()) };
         let ops = [occupies, traps];
         pending.extend(ops.map(|op| op.on(runtime)));
     }

@@ -71,8 +71,8 @@ impl Suite {
     const fn seconds(self, quick: bool) -> u64 {
         match (self, quick) {
             (Self::Wake | Self::Burn | Self::FanIn, true) => 16,
-            (Self::Serve, true) => 36,
-            (Self::Ops, true) => 24,
+            (Self::Serve, true) => 32,
+            (Self::Ops, true) => 14,
             (Self::Wake | Self::Burn | Self::FanIn, false) => 60,
             (Self::Ops, false) => 120,
             (Self::Serve, false) => 180,

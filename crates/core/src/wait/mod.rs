@@ -18,6 +18,8 @@ mod adaptive;
 mod report;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod warm_tests;
 
 pub use action::{Action, Observation};
 pub use report::{End, Outcome, Report, Residual};

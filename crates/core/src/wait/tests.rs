@@ -7,25 +7,25 @@ use crate::wait::Observation as O;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-const DONE: O = O::Status(Status::Done);
-const PENDING: O = O::Status(Status::Pending);
-const PREDICT: &str = "+predict:margin_us=50,min_sleep_us=100,max_sleep_us=2000,window=8";
+pub(super) const DONE: O = O::Status(Status::Done);
+pub(super) const PENDING: O = O::Status(Status::Pending);
+pub(super) const PREDICT: &str = "+predict:margin_us=50,min_sleep_us=100,max_sleep_us=2000,window=8";
 const ADAPT: &str = "+adapt:late_pct=1,guard_us=5,min_sleep_us=10,max_sleep_us=2000,window=64";
 
-fn us(us: u64) -> Instant {
+pub(super) fn us(us: u64) -> Instant {
     Instant::ORIGIN + Nanos::from_micros(us)
 }
 
-fn plan(text: &str) -> WaitPlan {
+pub(super) fn plan(text: &str) -> WaitPlan {
     text.parse().unwrap()
 }
 
-fn flag(suffix: &str) -> WaitPlan {
+pub(super) fn flag(suffix: &str) -> WaitPlan {
     plan(&alloc::format!("flag:park_us=50,backstop_us=400{suffix}"))
 }
 
 /// Runs a script of (microsecond, observation, expected action); the last step must finish, and its report is returned.
-fn script(wait: Wait, first: A, steps: &[(u64, O, Option<A>)]) -> Report {
+pub(super) fn script(wait: Wait, first: A, steps: &[(u64, O, Option<A>)]) -> Report {
     let (mut wait, action) = wait.start(us(0));
     assert_eq!(action, first);
     for (index, (at, observation, expected)) in steps.iter().enumerate() {
@@ -41,12 +41,12 @@ fn script(wait: Wait, first: A, steps: &[(u64, O, Option<A>)]) -> Report {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a script's steps expect an option")]
-fn park(at: u64) -> Option<A> {
+pub(super) fn park(at: u64) -> Option<A> {
     Some(A::Park { until: us(at) })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a script's steps expect an option")]
-fn sleep(at: u64) -> Option<A> {
+pub(super) fn sleep(at: u64) -> Option<A> {
     Some(A::SleepUntil(us(at)))
 }
 
@@ -71,68 +71,6 @@ fn an_immediate_wait_never_arms() {
     let report = script(Wait::new(&flag("")), A::Query, &[(1, DONE, None)]);
     assert_eq!(report.end, End::Done(Outcome::Immediate));
     assert_eq!(report.residual, Some(Residual::Exact(Nanos::ZERO)));
-}
-
-/// By `+warm`: once, between the last sleep and the watch, under every authority and in a poll.
-#[test]
-fn what_comes_next_is_warmed_once_a_wait_has_slept() {
-    let slept = |suffix: &str| Wait::new(&flag(&alloc::format!("{PREDICT}+warm{suffix}")));
-    let known = Some(Nanos::from_micros(300));
-    let steps = [
-        (1, O::Armed, sleep(250)),
-        (252, O::Woke, park(252)),
-        (252, O::Woke, Some(A::Warm)),
-        (280, O::Woke, park(330)),
-        (330, O::Woke, park(380)),
-        (340, O::Reached, None),
-    ];
-    let report = script(slept("+trust").predicted(known), A::Arm, &steps);
-    assert!(report.warmed && report.residual == Some(Residual::Exact(Nanos::from_micros(340))));
-    // The word was there before it could.
-    let steps = [(1, O::Armed, sleep(250)), (252, O::Woke, park(252)), (252, O::Reached, None)];
-    assert!(!script(slept("+trust").predicted(known), A::Arm, &steps).warmed);
-    // Nothing is known of its point, so it does not sleep.
-    let steps = [(1, O::Armed, park(51)), (40, O::Reached, None)];
-    assert!(!script(slept("+trust"), A::Arm, &steps).warmed);
-    // The driver is the authority.
-    let steps = [
-        (1, PENDING, Some(A::Arm)),
-        (2, O::Armed, sleep(250)),
-        (252, O::Woke, park(252)),
-        (252, O::Woke, Some(A::Warm)),
-        (280, O::Woke, park(330)),
-        (300, O::Reached, Some(A::Query)),
-        (301, DONE, None),
-    ];
-    assert!(script(slept("").predicted(known), A::Query, &steps).warmed);
-    // No word.
-    let poll = Wait::new(&plan(&alloc::format!("poll{PREDICT}+warm"))).predicted(known);
-    let steps = [
-        (1, PENDING, sleep(250)),
-        (252, O::Woke, Some(A::Query)),
-        (252, PENDING, Some(A::Warm)),
-        (280, O::Woke, Some(A::Query)),
-        (281, DONE, None),
-    ];
-    assert!(script(poll, A::Query, &steps).warmed);
-    // A watcher of many words submits nothing.
-    let watched = slept("+trust").predicted(known).watched(Arming::Armed);
-    let steps = [(250, O::Woke, park(250)), (250, O::Woke, park(650)), (340, O::Reached, None)];
-    assert!(!script(watched, A::SleepUntil(us(250)), &steps).warmed);
-}
-
-#[test]
-fn a_wait_that_warms_still_ends_by_its_deadline() {
-    let wait = Wait::new(&flag(&alloc::format!("{PREDICT}+warm+trust")));
-    let wait = wait.predicted(Some(Nanos::from_micros(300))).deadline(Some(us(290)));
-    let steps = [
-        (1, O::Armed, sleep(250)),
-        (252, O::Woke, park(252)),
-        (252, O::Woke, Some(A::Warm)),
-        (295, O::Woke, park(295)),
-        (295, O::Woke, None),
-    ];
-    assert_eq!(script(wait, A::Arm, &steps).end, End::TimedOut);
 }
 
 #[test]
