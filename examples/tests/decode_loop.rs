@@ -283,7 +283,7 @@ fn a_wrong_plan_is_shown_with_a_caret_under_it() {
         &ran,
         &format!(
             "invalid plan `{plan}`, column 34: unknown suffix `predct`: did you mean `predict`? A suffix is \
-             `+predict:..`, `+adapt:..` or `+trust`\n  {plan}\n  {caret}"
+             `+predict:..`, `+adapt:..`, `+warm` or `+trust`\n  {plan}\n  {caret}"
         ),
     );
 }

@@ -114,7 +114,8 @@ fn handed_to_a_watcher(config: RuntimeConfig) {
             change.allocations + change.reallocations
         });
         ends.store(true, Ordering::Relaxed);
-        assert!(all <= 110, "{all}");
+        // And now and then one more where a queue grows, on a machine that is busy.
+        assert!(all <= 140, "{all}");
     });
     watcher.close(Watcher::CLOSE).unwrap();
     assert_eq!((runtime.counts().in_flight(), runtime.counts().leaked), (0, 0));
