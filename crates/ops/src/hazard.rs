@@ -125,7 +125,9 @@ impl<D: Memory> Uses<D> {
             self.read.clear();
             self.written = Some(now);
         } else {
-            self.read.retain(|before| before.stream.id() != now.stream.id());
+            // Nor is there a need to wait for, and to keep, a stream in which all has ended.
+            self.read
+                .retain(|before| before.stream.id() != now.stream.id() && !before.stream.lane().is_idle());
             self.read.push(now);
         }
     }

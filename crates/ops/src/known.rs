@@ -9,7 +9,7 @@
 //! - A kind whose work takes now this long and now that long is predicted by the shorter. Give it a number
 //!   ([`DeviceFuture::keyed`](crate::DeviceFuture::keyed)).
 //! - Work that gets slower is predicted too short until [`ABOVE_MAX`] in a row have taken longer; work that gets faster is waited for too long
-//!   once. (One that seems to have been fast may have begun long before its submitter was told so, having lost its processor in between.)
+//!   a few times, each half as long as the one before in the end. (One that seems to have been fast may have begun long before its submitter was told so, having lost its processor in between.)
 //! - Threads that learn at one moment may lose one of their samples: no value depends on another.
 
 use core::any::TypeId;
@@ -27,8 +27,9 @@ const ABOVE_MAX: u64 = 4;
 /// What is longer or shorter by at most so much, and a sixteenth, is as expected.
 const NEAR_NS: u64 = 4_000;
 
-/// By so much, and a 128th, less is expected after an end that was slept through.
+/// By so much, and by such a part of it, less is expected after an end that was slept through; by a half from the fourth in a row on.
 const SOONER_NS: u64 = 2_000;
+const SHRINKS: [u64; 3] = [128, 32, 8];
 
 /// Which kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +82,8 @@ struct Place {
     least: AtomicU64,
     /// What the last one took, where that was far less than expected; else zero.
     below: AtomicU64,
+    /// How many in a row had ended before anybody looked.
+    slept: AtomicU64,
 }
 
 /// How long the operations of a device take. Fixed memory; a look and a lesson are a few loads and stores.
@@ -110,18 +113,27 @@ impl Known {
         let (least, most) = (took.saturating_sub(about.as_nanos()), took.saturating_add(about.as_nanos()));
         let known = place.ns.load(Ordering::Relaxed);
         if place.kind.load(Ordering::Relaxed) != kind.0 || known == 0 {
-            place.kind.store(kind.0, Ordering::Relaxed);
+            // Not expected of one kind what another took.
+            place.ns.store(0, Ordering::Relaxed);
+            place.kind.store(kind.0, Ordering::Release);
             place.above.store(0, Ordering::Relaxed);
             place.below.store(0, Ordering::Relaxed);
-            return place.ns.store(took, Ordering::Relaxed);
+            place.slept.store(0, Ordering::Relaxed);
+            return place.ns.store(took, Ordering::Release);
         }
         let near = known + known / 16 + NEAR_NS;
+        if exact {
+            place.slept.store(0, Ordering::Relaxed);
+        }
         if exact && most < (known - known / 16).saturating_sub(NEAR_NS) {
             return Self::below(place, most);
         }
         let now = if !exact {
-            // It had ended by the time somebody looked: nobody knows when.
-            known.min(took).saturating_sub(known / 128 + SOONER_NS)
+            // It had ended by the time somebody looked: nobody knows when. The more of them there are in a row, the longer ago it was.
+            let row = place.slept.load(Ordering::Relaxed);
+            place.slept.store(row + 1, Ordering::Relaxed);
+            let part = SHRINKS.get(usize::try_from(row).unwrap_or(usize::MAX)).copied().unwrap_or(2);
+            known.min(took).saturating_sub(known / part + SOONER_NS)
         } else if most <= known {
             known - (known - most) / 2
         } else if least <= known {
@@ -185,6 +197,21 @@ mod tests {
         known.learn(kind, us(100), Nanos::ZERO, true);
         assert_eq!(known.expect(kind), Some(us(100)));
         assert_eq!(known.expect(Kind::of::<u8>(1)), None);
+    }
+
+    /// One that was in front of a queue, or the first of a cold device: what is slept through for it is told late, each by less.
+    #[test]
+    fn one_long_one_makes_a_kind_slow_a_few_times_only() {
+        let (known, kind) = (Known::new(), Kind::of::<u8>(0));
+        known.learn(kind, us(1_000_000), Nanos::ZERO, true);
+        let mut waited = Nanos::ZERO;
+        for _ in 0..40 {
+            let told = known.expect(kind).unwrap().max(us(100));
+            waited = waited + told;
+            known.learn(kind, told, Nanos::ZERO, told <= us(100));
+        }
+        assert!(known.expect(kind).unwrap() <= us(104), "{:?}", known.expect(kind));
+        assert!(waited < us(6_000_000), "{waited}");
     }
 
     #[test]

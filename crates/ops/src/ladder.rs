@@ -56,8 +56,8 @@ fn crowd_late_us(expected: Nanos) -> u32 {
 
 /// Long sleeps end later, and long work is less sure to take as long as before: by this part of what is expected it is to be looked at
 /// sooner, and by no more than the next.
-const SOONER: u64 = 100;
-const SOONER_NS_MAX: u64 = 160_000;
+const SOONER: u64 = 128;
+const SOONER_NS_MAX: u64 = 60_000;
 
 /// A word that alone says that its work is done.
 pub(crate) type Word<D> = MemoryDescriptor<OpLine<<D as Device>::Line>>;
@@ -278,7 +278,8 @@ impl<D: Device> Core<D> {
             Some(at) => {
                 let sooner = self.tender.now() + at - Nanos::from_nanos(SOONER_SLICE_NS);
                 match self.watch_a_slice(point, until.min(sooner), who) {
-                    Watched::NotAsked => Watched::Again,
+                    // Unless it was not for it to watch.
+                    Watched::NotAsked if self.tender.now() >= until.min(sooner) => Watched::Again,
                     watched => watched,
                 }
             }

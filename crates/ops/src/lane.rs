@@ -117,6 +117,11 @@ impl Lane {
         admitted
     }
 
+    /// Whether nothing is in flight: all that was submitted has been seen to end, and none is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.taken.load(Ordering::Acquire) & !WAITS == 0
+    }
+
     /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
     pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
         self.taken.fetch_add(1, Ordering::AcqRel);

@@ -156,8 +156,8 @@ impl HostWord {
         Self(Lock::new(None))
     }
 
-    /// Takes the next number and enqueues its store, under one lock: the numbers land in their order. The number is not taken where
-    /// that fails.
+    /// Takes the next number and enqueues its store, under one lock: the numbers land in their order. Where that fails the number is
+    /// gone all the same: it may have been enqueued, and must not end a later point.
     fn next(
         &self,
         enqueue: impl FnOnce(&Arc<HostLine>, Seq) -> Result<(), Error>,
@@ -165,8 +165,8 @@ impl HostWord {
         let mut word = self.0.lock();
         let (line, last) = word.get_or_insert_with(|| (Arc::new(HostLine::new()), Seq::ZERO));
         let seq = last.next();
-        enqueue(line, seq)?;
         *last = seq;
+        enqueue(line, seq)?;
         Ok((Arc::clone(line), seq))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{Clock, CompletionPort, Error, Nanos, Outcome, Report, Wait, Wake};
-use wakeline_cuda::CudaPort;
+use wakeline_cuda::{ContextConfig, CudaContext, CudaPort, Ordinal};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_std::StdClock;
 use wakeline_tests::driver_tests;
@@ -19,6 +19,7 @@ driver_tests![
         warming_is_prepared_once;
     FakeLeaving: warming_that_fails_is_nobodys,
         a_fault_found_by_warming_is_that_of_the_wait;
+    Fake: a_closing_waits_for_the_last_warming;
 ];
 
 const WARM: [&str; 3] = [
@@ -139,4 +140,16 @@ fn a_fault_found_by_warming_is_that_of_the_wait(rig: &Rig) {
     let wait = Wait::new(&plan(PLANS[5])).deadline(Some(until));
     let error = wait_for(wait, &mut port).unwrap_err();
     assert!(error.to_string().contains("719") || error.to_string().contains("LAUNCH_FAILED"), "{error}");
+}
+
+fn a_closing_waits_for_the_last_warming(rig: &Rig) {
+    let before = rig.cuda().census().counts();
+    let context = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+    context.prepare_warming().unwrap();
+    // As where the device is busy: the store lands a moment later.
+    rig.stand_in().configure(|options| options.store_lag_ns = 5_000_000);
+    context.warm();
+    context.close(Duration::from_secs(5)).unwrap();
+    let after = rig.cuda().census().counts();
+    assert_eq!((after.pages_leaked, after.contexts_leaked), (before.pages_leaked, before.contexts_leaked));
 }

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant as Wall};
 
-use wakeline_core::Nanos;
+use wakeline_core::{ErrorCode, Nanos};
 use wakeline_cuda::{
     CompletionPath, ContextConfig, CudaContext, CudaDevice, CudaRuntime, CudaTensor, DEVICE_BYTES_KEPT,
     Ordinal,
 };
-use wakeline_fake_driver::thread_id;
-use wakeline_ops::{DeviceOp, KernelArg, Launch, PLAN, Tensor, launch};
-use wakeline_std::block_on;
+use wakeline_fake_driver::{Act, Rule, Status, thread_id};
+use wakeline_ops::{
+    Completion, DeviceOp, KernelArg, Launch, PLAN, Runtime, RuntimeConfig, SingleStream, Tensor, launch,
+};
+use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, ONE, OpsRig, affine, poll_once, poll_then_wait, until};
 
@@ -20,7 +22,9 @@ device_tests![
     CudaLeaving: a_fault_ends_operations_whose_words_callbacks_store,
         a_fault_ends_operations_that_only_ask;
     Fake: an_operation_ends_by_its_word_and_no_query,
-        a_task_that_is_woken_early_warms_what_comes_next;
+        a_task_that_is_woken_early_warms_what_comes_next,
+        a_number_that_a_callback_may_have_stored_ends_no_later_operation,
+        memory_is_freed_in_a_context_that_was_told_to_close;
 ];
 
 /// Plans under both authorities.
@@ -149,4 +153,30 @@ fn an_operation_ends_by_its_word_and_no_query(rig: &CudaRig) {
         .collect();
     assert!(elsewhere.is_empty(), "the watcher frees what is let go, and calls nothing else: {elsewhere:?}");
     assert_eq!(rig.fake().calls("cuStreamWriteValue64"), 20);
+}
+
+/// The driver takes the function, calls it, and says that something went wrong: the number that it stored is not the next one's.
+fn a_number_that_a_callback_may_have_stored_ends_no_later_operation(rig: &CudaRig) {
+    let watcher = Watcher::new().unwrap();
+    let config = RuntimeConfig::default().completion(Completion::Callback);
+    let tender = watcher.handle().tender(&Point::new("ops"));
+    let runtime = Runtime::with_config(rig.device().clone(), &SingleStream, tender, config).unwrap();
+    for _ in 0..100 {
+        rig.fake().rule(Rule::new("cuLaunchHostFunc", Act::FailAfter(Status(1))).times(1));
+        block_on(rig_occupy(&runtime, Nanos::from_micros(1)).on(&runtime)).unwrap();
+        rig.fake().clear_rules();
+        let start = Wall::now();
+        block_on(rig_occupy(&runtime, ms(3)).on(&runtime)).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(3), "{:?}", start.elapsed());
+    }
+}
+
+fn memory_is_freed_in_a_context_that_was_told_to_close(rig: &CudaRig) {
+    let runtime = runtime(rig, CompletionPath::Word, PLANS[1]);
+    let tensor = block_on(CudaTensor::from_host(vec![1_u32; 1_000]).on(&runtime)).unwrap();
+    let error = runtime.device().context().clone().close(Duration::ZERO).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ContextInUse);
+    until("flights end", || runtime.counts().in_flight() == 0);
+    drop(tensor);
+    assert_eq!(runtime.counts().frees_failed, 0);
 }

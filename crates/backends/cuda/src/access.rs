@@ -119,10 +119,12 @@ pub(crate) unsafe fn free(
     }
     let cuda = context.driver();
     let free = absent(cuda, "cuMemFreeAsync", cuda.symbols().cuMemFreeAsync)?;
-    enqueue(context, stream, "cuMemFreeAsync", |stream| {
-        // SAFETY: the context is bound and the stream alive; the memory is freed once and by nobody used any more, says the caller.
-        unsafe { free(memory.address, stream) }
-    })
+    // Also where the context was told to close: it waits for what is let go.
+    context.health_known()?;
+    let _bound = context.bind()?;
+    // SAFETY: the context is bound and the stream alive; the memory is freed once and by nobody used any more, says the caller.
+    let status = unsafe { free(memory.address, stream.raw().as_ptr()) };
+    cuda.check("cuMemFreeAsync", status).map_err(|error| context.told(error))
 }
 
 /// # Safety

@@ -137,6 +137,8 @@ impl CudaDevice {
         access::keep_freed(&device, device_bytes_kept).map_err(|error| context.told(error))?;
         let priorities = priorities(cuda).map_err(|error| context.told(error))?;
         drop(bound);
+        // Before its first use, which is in a poll. Where it cannot be had, operations do without.
+        let _ = context.prepare_warming();
         Ok(Self { context, priorities })
     }
 

@@ -211,6 +211,17 @@ impl<D: LineDriver> Context<D> {
         self.inner.hosted.panics()
     }
 
+    /// Whether a fault is known, and this is the process that made the context; asks nobody. For calls that let something go, which a closed context
+    /// still takes.
+    ///
+    /// # Errors
+    ///
+    /// The first fault; [`Forked`](ErrorCode::Forked).
+    pub fn health_known(&self) -> Result<(), Error> {
+        self.inner.sound()?;
+        self.inner.original()
+    }
+
     /// How the words are used.
     pub fn slots(&self) -> SlotUse {
         self.inner.slots()
@@ -272,6 +283,12 @@ impl<D: LineDriver> Context<D> {
         let start = Instant::now();
         self.inner.closed.store(true, Ordering::Relaxed);
         let mut inner = self.inner;
+        // Its last store may be under way, and is waited for as any.
+        if let Some(_bound) = inner.bind_in_drop()
+            && let Err(error) = inner.end_warming()
+        {
+            inner.failed_in_drop(&error);
+        }
         loop {
             inner = match Arc::try_unwrap(inner) {
                 Ok(alone) if alone.slots().settling == 0 => return alone.free().map_err(Error::from),

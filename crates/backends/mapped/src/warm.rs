@@ -88,7 +88,15 @@ impl<D: LineDriver> Inner<D> {
     fn warmer(&self) -> Result<Warmer, Error> {
         let _bound = self.bind()?;
         // SAFETY: the context is bound.
-        let kernel = unsafe { self.driver.idle_kernel() }.map_err(|error| self.told(error))?;
+        let kernel = match unsafe { self.driver.idle_kernel() } {
+            Ok(kernel) => kernel,
+            // Stores alone are better than nothing; a fault is one all the same.
+            Err(error) => {
+                let _ = self.told(error);
+                self.sound()?;
+                None
+            }
+        };
         let place = self.take_place()?;
         // SAFETY: the page is the context's.
         let last = unsafe { place.word() };
