@@ -119,7 +119,7 @@ fn ends_by_a_fault(rig: &CudaRig, completion: CompletionPath) {
     let start = Wall::now();
     for future in pending {
         let error = match block_on(future) {
-            Err(error) if error.code() == wakeline_core::ErrorCode::PolledAfterEnd => continue,
+            Err(error) if error.code() == ErrorCode::PolledAfterEnd => continue,
             ended => ended.unwrap_err(),
         };
         assert!(error.to_string().contains("CUDA_ERROR_LAUNCH_FAILED (719)"), "{error}");
