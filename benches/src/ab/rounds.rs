@@ -178,7 +178,7 @@ impl Rounds {
         values.filter(|values| !values.is_empty())
     }
 
-    /// A quantity of `arm` by what `base` had in the same round; `None` where that was nothing in any of them, or less: how late a word is seen can lie below what
+    /// A quantity of `arm` by what `base` had in the same round, as a geometric mean where none is zero; `None` where that was nothing in any of them, or less: how late a word is seen can lie below what
     /// is known of the end of its work.
     pub fn ratio(&self, arm: usize, base: usize, quantity: Quantity) -> Option<Interval> {
         let (values, bases) = (self.by_round(arm, quantity)?, self.by_round(base, quantity)?);
@@ -186,7 +186,15 @@ impl Rounds {
             return None;
         }
         let ratios: Vec<f64> = values.iter().zip(&bases).map(|(value, base)| value / base).collect();
-        Interval::of(&ratios)
+        if ratios.iter().any(|ratio| *ratio <= 0.0) {
+            return Interval::of(&ratios);
+        }
+        // By their logarithms: the mean of ratios by a base that is not steady lies above the ratio of what is behind them, by its variance, while the interval
+        // gets narrower with each round. The wider side stands for both.
+        let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        let Interval { mean, half_width, n } = Interval::of(&logs)?;
+        let middle = mean.exp();
+        Some(Interval { mean: middle, half_width: half_width.map(|half| middle * half.exp_m1()), n })
     }
 
     /// What `arm` did, beside `base`.
@@ -233,6 +241,25 @@ mod tests {
 
     fn cell(rounds: &Rounds, arm: usize) -> Cell {
         rounds.cell(&Label { suite: "wake", case: "200 us".to_owned() }, &labels(), (arm, 0))
+    }
+
+    /// Twice as much in one round and half as much in another is the same: neither arm is above the other, whichever is the base.
+    #[test]
+    fn a_ratio_is_that_of_the_logarithms() {
+        let mut rounds = Rounds::new(2);
+        for round in 0..20 {
+            let cost = |arm| if (arm + round) % 2 == 0 { 100.0 } else { 200.0 };
+            let turn = |arm| {
+                let mut turn = Turn::new();
+                turn.set(quantity::CPU, Some(cost(arm)));
+                Ok::<_, ()>(turn)
+            };
+            rounds.round(turn).unwrap();
+        }
+        for (arm, base) in [(0, 1), (1, 0)] {
+            let ratio = rounds.ratio(arm, base, quantity::CPU).unwrap();
+            assert!((ratio.mean - 1.0).abs() < 1e-9 && !ratio.excludes(1.0), "{ratio:?}");
+        }
     }
 
     #[test]

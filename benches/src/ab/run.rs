@@ -16,7 +16,7 @@ use super::checks;
 use super::device::{CudaBench, Device, RawWay, SimBench};
 use super::energy::Energy;
 use super::hosts::{Hosts, Line as HostLine};
-use super::report::{Comparison, RunFile, main_report, page, table};
+use super::report::{Comparison, RunFile, is_same, main_report, page, table};
 use super::schema::{Check, End, Line, Run, VERSION};
 use super::selftest;
 use super::session::{Output, Setup, Ways};
@@ -178,7 +178,20 @@ fn measure<D: Device>(
     let wrong = |unknown: super::arms::UnknownArm| Failure::Usage(unknown.to_string());
     Catalogue::new(Nanos::ZERO, named.clone())?.choose(list).map_err(wrong)?;
     let out = args.out();
+    if let Some(baseline) = &args.baseline
+        && is_same(baseline, &out.join(FILE))
+    {
+        let path = baseline.display();
+        let message = format!("`--baseline {path}` is where this run would be written: give another `--out`");
+        return Err(Failure::Usage(message));
+    }
     fs::create_dir_all(&out)?;
+    // That of an earlier run is not this one's, should it not come to its end.
+    if let Err(error) = fs::remove_file(out.join(PAGE))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error.into());
+    }
     let mut output = Output::new(&out.join(FILE))?;
 
     // From here on, so that the threads of others have what they always have.
@@ -227,14 +240,15 @@ fn show(out: &Path, earlier: Option<RunFile>) -> Result<(), Failure> {
     let path = out.join(FILE);
     let this = RunFile::load(&path).map_err(|error| Failure::Broken(error.to_string()))?;
     let comparison = earlier.as_ref().map(|earlier| Comparison::of(earlier, &this));
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{}", table(&this))?;
-    if let Some(comparison) = &comparison {
-        writeln!(stdout, "{}", comparison.table())?;
-    }
+    let tables = [Some(table(&this)), comparison.as_ref().map(Comparison::table)];
     let files: Vec<_> = earlier.into_iter().chain([this]).collect();
     let picture = out.join(PAGE);
+    // First, for nobody may read the rest.
     fs::write(&picture, page(&files, comparison.as_slice()))?;
+    let mut stdout = io::stdout().lock();
+    for table in tables.into_iter().flatten() {
+        writeln!(stdout, "{table}")?;
+    }
     writeln!(stdout, "record     {}\npage       {}", path.display(), picture.display())?;
     Ok(())
 }

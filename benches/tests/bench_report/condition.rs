@@ -6,7 +6,8 @@ use crate::synthetic;
 
 fn judge(text: &str, file: &RunFile) -> Result<Vec<Outcome>, Unjudged> {
     let condition: Condition = text.parse().unwrap_or_else(|error| panic!("{error}"));
-    let judged = condition.judge(file, None)?;
+    let (judged, left) = condition.judge(file, None)?;
+    assert!(left.is_empty(), "{left:?}");
     Ok(judged.into_iter().map(|judged| judged.outcome).collect())
 }
 
@@ -49,7 +50,7 @@ fn changes_are_judged_against_the_first_run() {
     let (before, after) = (synthetic::full("before.jsonl", 1, 1.0), synthetic::full("after.jsonl", 2, 1.5));
     let comparison = Comparison::of(&before, &after);
     let outcome = |text: &str| {
-        let judged = text.parse::<Condition>().unwrap().judge(&after, Some(&comparison)).unwrap();
+        let judged = text.parse::<Condition>().unwrap().judge(&after, Some(&comparison)).unwrap().0;
         judged[0].outcome
     };
     assert_eq!(outcome("change(wake/1 ms/flag*predict*).cpu > 0.02"), Outcome::Holds);
@@ -61,4 +62,18 @@ fn changes_are_judged_against_the_first_run() {
     let condition: Condition = "change(wake/1 ms/poll).cpu > 0.1".parse().unwrap();
     let error = condition.judge(&other, Some(&comparison)).unwrap_err().to_string();
     assert!(error.contains("not comparable: other device"), "{error}");
+}
+
+/// Of several that match, one that cannot be judged is told, and does not pass with the others.
+#[test]
+fn what_cannot_be_judged_does_not_hide_behind_what_can() {
+    let mut file = synthetic::full("run.jsonl", 1, 1.0);
+    let place = |cell: &wakeline_benches::ab::schema::Cell| cell.suite == "wake" && cell.case == "200 us";
+    let last = file.cells.iter_mut().rfind(|cell| place(cell) && cell.arm != cell.base).unwrap();
+    let arm = last.arm.clone();
+    last.metrics.get_mut("cpu").unwrap().ratio = None;
+    let condition: Condition = "ratio(wake/200 us/*).cpu > 100".parse().unwrap();
+    let (judged, left) = condition.judge(&file, None).unwrap();
+    assert!(!judged.is_empty() && judged.iter().all(|judged| judged.outcome == Outcome::HoldsNot));
+    assert!(left.len() == 1 && left[0].contains(&arm) && left[0].contains("no ratio"), "{left:?}");
 }

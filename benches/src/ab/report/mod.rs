@@ -25,6 +25,7 @@ pub use compare::{Comparison, ROUNDS_MIN, Row, Verdict, Why};
 pub use condition::{Condition, Judged, Outcome, ParseError, Quantity, Test, Unjudged};
 pub use names::COUNTS;
 pub use page::page;
+pub(in crate::ab) use program::is_same;
 pub use program::{USAGE, main_report};
 pub use read::{KNOWN, ReadError, ReadFault, RunFile};
 pub use table::table;

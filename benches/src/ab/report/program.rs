@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::compare::Comparison;
@@ -31,17 +31,58 @@ const CODE_HOLDS: u8 = 3;
 /// Does what these words ask for; the name of the program is not among them. Shows the runs on standard output.
 pub fn main_report(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words = words.into_iter().map(|word| word.to_string_lossy().into_owned());
-    let mut output = io::stdout().lock();
+    // A guard judges to the end, whoever reads of it.
+    let mut output = Unheard::new(io::stdout().lock());
     match Args::parse(words).and_then(|args| run(&args, &mut output)) {
         Ok(false) => ExitCode::SUCCESS,
         Ok(true) => ExitCode::from(CODE_HOLDS),
-        // Who read it has seen enough.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             // Where even that cannot be written, the exit code tells.
             let _ = writeln!(io::stderr(), "bench report: {failure}");
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// Goes on where nobody reads any more: what is written then is lost, and that is no failure.
+#[derive(Debug)]
+struct Unheard<W> {
+    inner: W,
+    gone: bool,
+}
+
+impl<W> Unheard<W> {
+    const fn new(inner: W) -> Self {
+        Self { inner, gone: false }
+    }
+
+    /// What came of `result`, but that nobody reads.
+    fn hear<T>(&mut self, result: io::Result<T>, lost: T) -> io::Result<T> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.gone = true;
+                Ok(lost)
+            }
+            result => result,
+        }
+    }
+}
+
+impl<W: Write> Write for Unheard<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.gone {
+            return Ok(bytes.len());
+        }
+        let result = self.inner.write(bytes);
+        self.hear(result, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.gone {
+            return Ok(());
+        }
+        let result = self.inner.flush();
+        self.hear(result, ())
     }
 }
 
@@ -109,11 +150,25 @@ impl Args {
     }
 }
 
+/// Whether both paths are of one file that is there.
+pub(in crate::ab) fn is_same(one: &Path, other: &Path) -> bool {
+    let [one, other] = [one, other].map(std::fs::canonicalize);
+    matches!((one, other), (Ok(one), Ok(other)) if one == other)
+}
+
 /// Whether a condition holds.
 fn run(args: &Args, output: &mut impl Write) -> Result<bool, Failure> {
     if args.help {
         writeln!(output, "{USAGE}")?;
         return Ok(false);
+    }
+    if let Some(out) = &args.out
+        && args.files.iter().any(|file| is_same(file, out))
+    {
+        let path = out.display();
+        return Err(Failure::Usage(format!(
+            "`--out {path}` is one of the runs to show: give the page another name"
+        )));
     }
     let loaded: Result<Vec<RunFile>, ReadError> = args.files.iter().map(|path| RunFile::load(path)).collect();
     let files = loaded?;
@@ -152,7 +207,14 @@ fn judge(
         for (index, file) in files.iter().enumerate().skip(usize::from(args.compare)) {
             let comparison = index.checked_sub(1).and_then(|index| comparisons.get(index));
             match condition.judge(file, comparison) {
-                Ok(judged) => {
+                Ok((judged, left)) => {
+                    for why in &left {
+                        writeln!(output, "  ERROR   {}: {}", plain(&file.name), plain(why))?;
+                    }
+                    if !left.is_empty() {
+                        let why = Unjudged::Nothing { file: file.name.clone(), why: left };
+                        first_unjudged.get_or_insert((condition.to_string(), why));
+                    }
                     for judged in judged {
                         holds |= judged.outcome == Outcome::Holds;
                         let word = if judged.outcome == Outcome::Holds { "FAILED" } else { "passed" };
@@ -199,5 +261,42 @@ mod tests {
             let message = parse(words).unwrap_err();
             assert!(message.starts_with(says), "{words:?}: {message}");
         }
+    }
+
+    /// A pipe that is closed after so many bytes.
+    struct Closed(usize);
+
+    impl Write for Closed {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let some = bytes.len().min(self.0);
+            self.0 -= some;
+            if some == 0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(some) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn nobody_reading_is_no_failure_and_any_other_is() {
+        let mut output = Unheard::new(Closed(10));
+        output.write_all(b"more than ten bytes").unwrap();
+        output.write_all(b"and more").unwrap();
+        output.flush().unwrap();
+        let mut full = Unheard::new(&mut [][..]);
+        assert_eq!(full.write_all(b"x").unwrap_err().kind(), io::ErrorKind::WriteZero);
+    }
+
+    #[test]
+    fn a_page_does_not_take_the_place_of_its_run() {
+        let file = std::env::temp_dir().join(format!("run-{}.jsonl", std::process::id()));
+        std::fs::write(&file, "a run").unwrap();
+        let name = file.to_str().unwrap();
+        let args = Args::parse([name, "--out", name].map(str::to_owned).into_iter()).unwrap();
+        let failure = run(&args, &mut Vec::new()).unwrap_err();
+        assert!(failure.code() == 2 && failure.to_string().contains("one of the runs"), "{failure}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "a run");
+        std::fs::remove_file(&file).unwrap();
     }
 }

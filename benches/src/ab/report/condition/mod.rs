@@ -179,26 +179,37 @@ impl Condition {
     /// # Errors
     ///
     /// [`Unjudged`]: no cell can be held against it, and a guard that guards nothing does not pass.
-    pub fn judge(&self, file: &RunFile, comparison: Option<&Comparison>) -> Result<Vec<Judged>, Unjudged> {
+    pub fn judge(
+        &self,
+        file: &RunFile,
+        comparison: Option<&Comparison>,
+    ) -> Result<(Vec<Judged>, Vec<String>), Unjudged> {
         if self.quantity == Quantity::Change && comparison.is_none() {
             return Err(Unjudged::NoComparison);
         }
         let [suite, case, arm] = &self.place;
         let here =
             |cell: &&Cell| suite.matches(&cell.suite) && case.matches(&cell.case) && arm.matches(&cell.arm);
-        let (mut judged, mut why) = (Vec::new(), Vec::new());
+        let (mut judged, mut why, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for cell in file.cells.iter().filter(here) {
             match self.ends(cell, comparison) {
                 Ok((mean, ends)) => {
                     let outcome = self.outcome(ends);
                     judged.push(Judged { place: place(cell), mean, ends, outcome });
                 }
-                Err(reason) => why.push(format!("{}: {reason}", place(cell))),
+                Err(reason) => {
+                    let reason = format!("{}: {reason}", place(cell));
+                    // A pattern that fits the base as well does not mean it.
+                    if cell.arm != cell.base {
+                        left.push(reason.clone());
+                    }
+                    why.push(reason);
+                }
             }
         }
         let name = || file.name.clone();
         match (judged.is_empty(), why.is_empty()) {
-            (false, _) => Ok(judged),
+            (false, _) => Ok((judged, left)),
             (true, false) => Err(Unjudged::Nothing { file: name(), why }),
             (true, true) => {
                 let places = file.cells.iter().map(place).take(PLACES_MAX).collect();
