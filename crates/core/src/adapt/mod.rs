@@ -91,7 +91,7 @@ impl Known {
 
     /// What to do so long after the start; `fresh` says that the wait has not slept yet.
     ///
-    /// At most 240 instructions: a search in the window and arithmetic.
+    /// About 265 instructions: a search in the window and arithmetic.
     #[inline]
     pub(crate) fn course(&self, adapt: &Adapt, elapsed: Nanos, fresh: bool) -> Course {
         let [guard, min, max] = [adapt.guard(), adapt.min_sleep(), adapt.max_sleep()].map(Nanos::as_nanos);
