@@ -28,8 +28,8 @@ const MARGIN_STEP_US: u64 = 10;
 const MARGIN_US_LEAST: u64 = 40;
 const MARGIN_US_MAX: u64 = 200;
 
-/// Over the lateness that was measured, for the spread of the work itself.
-const MARGIN_US_SPREAD: u64 = 20;
+/// Over the lateness that was measured: for the spread of the work itself, and for what a sleep between other work is later by than those measured in a row.
+const MARGIN_US_SPREAD: u64 = 50;
 
 /// How long the sleeps are whose lateness the margin covers, and how many are measured: half a second.
 const OVERSLEEP_LENGTH: Nanos = Nanos::from_millis(5);
