@@ -48,9 +48,7 @@ impl<D: LineDriver> Inner<D> {
     pub(crate) fn prepare_warming(&self) -> Result<(), Error> {
         self.open()?;
         let mut state = self.warming.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::Cold) {
-            *state = self.warmer().map_or(State::Out, State::Ready);
-        }
+        self.make_warmer(&mut state);
         match *state {
             State::Out => {
                 Err(Error::new(ErrorCode::Backend, [&D::NAME, &"warming", &"it could not be set up"]))
@@ -69,9 +67,7 @@ impl<D: LineDriver> Inner<D> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        if matches!(*state, State::Cold) {
-            *state = self.warmer().map_or(State::Out, State::Ready);
-        }
+        self.make_warmer(&mut state);
         let State::Ready(warmer) = &mut *state else { return };
         if let Err(error) = self.launch(warmer) {
             // A fault is the context's, for all who wait in it.
@@ -82,6 +78,13 @@ impl<D: LineDriver> Inner<D> {
             {
                 self.failed_in_drop(&error);
             }
+        }
+    }
+
+    /// Asks for it the first time; what failed then is not tried again.
+    fn make_warmer(&self, state: &mut State) {
+        if matches!(state, State::Cold) {
+            *state = self.warmer().map_or(State::Out, State::Ready);
         }
     }
 
