@@ -11,6 +11,7 @@
 //! | [`gpu`] | what the programs share that need a GPU |
 //! | [`ab`] | A/B runs: `cargo xtask bench` |
 //! | [`ops`] | device operations being awaited: the suite `ops` of these, and the program `ops` |
+//! | [`sim`] | the simulated device that both of them run on |
 //! | [`tune`] | replays of a trace through any plan, and what no plan can beat |
 //! | [`trace`] | recorded steps of GPU work, read a row at a time |
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
@@ -43,6 +44,7 @@ pub mod ops;
 mod paired;
 mod record;
 mod signed;
+pub mod sim;
 mod stats;
 mod threads;
 pub mod trace;

@@ -214,6 +214,11 @@ fn system(what: &'static str, error: std::io::Error) -> Error {
 }
 
 impl<M: Machine> Bench<M> {
+    /// What the work runs on.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
     /// Starts the runtimes and a watcher.
     ///
     /// # Errors

@@ -1,24 +1,15 @@
 //! A simulated device in real time, with the costs of an H200's driver calls, and the thread that plays it.
 
 use core::cell::RefCell;
-use core::task::Waker;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use wakeline_core::{Error, ErrorCode, Instant, Nanos, Turn};
-use wakeline_sim::{RealTime, SimConfig, SimDevice, SimPort, SimStream, Witness};
-use wakeline_std::usage::thread_cpu_time;
-use wakeline_std::{DeviceThread, StdClock};
+use wakeline_core::{Error, ErrorCode, Instant, Nanos};
+use wakeline_sim::{SimConfig, SimDevice, SimPort, SimStream, Witness};
+use wakeline_std::StdClock;
 
 use super::{About, Device, RawWay};
 use crate::ops::{Bench, Machine, Operations};
+use crate::sim::{SimMachine, Time};
 use crate::stats::{Quantiles, Tail};
-
-type Time = RealTime<StdClock, fn(Nanos)>;
-
-/// How long its thread watches the clock before something is due, microseconds: its sleeps must not make the device late, for a real one is
-/// not.
-const SPIN_US: u32 = 1_000;
 
 /// How many words it has: for 4,096 flights, and some.
 const SLOTS_MAX: usize = 8_192;
@@ -29,58 +20,11 @@ pub struct SimBench {
     clock: StdClock,
     device: SimDevice<Time>,
     stream: SimStream<Time>,
-    used: Arc<AtomicU64>,
     /// Who knows of the last port.
     last: RefCell<Option<Witness<Time>>>,
     /// How late its thread stored words.
     late: RefCell<Tail>,
     operations: Bench<SimMachine>,
-    _thread: DeviceThread<Played>,
-}
-
-/// The device as operations see it.
-#[derive(Debug)]
-struct SimMachine {
-    device: SimDevice<Time>,
-    used: Arc<AtomicU64>,
-}
-
-impl Machine for SimMachine {
-    type Device = SimDevice<Time>;
-
-    const NAME: &'static str = "sim";
-
-    fn device(&self) -> &Self::Device {
-        &self.device
-    }
-
-    fn launch(&self, stream: &SimStream<Time>, length: Nanos) -> Result<(), Error> {
-        stream.launch(length)
-    }
-
-    fn own_cpu(&self) -> Nanos {
-        Nanos::from_nanos(self.used.load(Ordering::Relaxed))
-    }
-}
-
-/// The device, in the hands of its thread.
-#[derive(Debug)]
-struct Played {
-    device: SimDevice<Time>,
-    used: Arc<AtomicU64>,
-}
-
-impl Turn for Played {
-    fn turn(&self, now: Instant) -> Option<Instant> {
-        let due = self.device.turn(now);
-        // After what was due, so that it is no later for this.
-        self.used.store(thread_cpu_time().unwrap_or(Nanos::ZERO).as_nanos(), Ordering::Relaxed);
-        due
-    }
-
-    fn set_bell(&self, bell: Waker) {
-        self.device.set_bell(bell);
-    }
 }
 
 impl SimBench {
@@ -92,23 +36,16 @@ impl SimBench {
     pub fn start(seed: u64) -> Result<Self, Error> {
         let clock = StdClock::new();
         let config = SimConfig { seed, slots_max: SLOTS_MAX, ..SimConfig::default() };
-        let device = SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), config)?;
+        let machine = SimMachine::start(clock, config)?;
+        let device = machine.device().clone();
         let stream = device.stream()?;
-        let used = Arc::new(AtomicU64::new(0));
-        let played = Played { device: device.clone(), used: Arc::clone(&used) };
-        let thread = DeviceThread::spawn_spinning(clock, played, SPIN_US)?;
         let (last, late) = (RefCell::default(), RefCell::default());
-        let operations = Bench::new(SimMachine { device: device.clone(), used: Arc::clone(&used) })?;
-        Ok(Self { clock, device, stream, used, last, late, operations, _thread: thread })
+        Ok(Self { clock, device, stream, last, late, operations: Bench::new(machine)? })
     }
 }
 
 fn unknown() -> Error {
     Error::new(ErrorCode::Backend, [&"the simulated device", &"telling an end", &"it has not come"])
-}
-
-fn sleep(length: Nanos) {
-    std::thread::sleep(core::time::Duration::from_nanos(length.as_nanos()));
 }
 
 impl Device for SimBench {
@@ -129,7 +66,7 @@ impl Device for SimBench {
     }
 
     fn own_cpu(&self) -> Nanos {
-        Nanos::from_nanos(self.used.load(Ordering::Relaxed))
+        self.operations.machine().own_cpu()
     }
 
     fn tells_ends_freely(&self) -> bool {

@@ -3,8 +3,6 @@
 //! See `wakeline_benches::ops` for how it is measured: on a simulated device in real time, played by a thread of its own, whose own CPU time is left
 //! out, or by `--device cuda` on a GPU.
 
-mod sim;
-
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,8 +11,10 @@ use std::time::Duration;
 use serde::Serialize;
 use wakeline_benches::gpu::{CudaMachine, Failure, Gpu, finish};
 use wakeline_benches::ops::{Bench, Machine};
+use wakeline_benches::sim::SimMachine;
 use wakeline_core::{Error, Nanos};
-use wakeline_std::TimerSlack;
+use wakeline_sim::SimConfig;
+use wakeline_std::{StdClock, TimerSlack};
 
 const USAGE: &str = "usage: ops [--device sim|cuda] [--driver FILE] [--rounds N] [--seconds N] [CASE..]
   --device     what the work runs on (default: sim); cuda without a GPU says so and ends with code 3
@@ -113,7 +113,9 @@ fn main() -> ExitCode {
             Gpu::open(args.driver.as_deref()).and_then(|gpu| Ok(CudaMachine::new(&gpu.context()?)?));
         machine.and_then(|machine| Ok(run(machine, &args)?))
     } else {
-        sim::SimMachine::start().and_then(|machine| run(machine, &args)).map_err(Failure::from)
+        SimMachine::start(StdClock::new(), SimConfig { slots_max: 1_024, ..SimConfig::default() })
+            .and_then(|machine| run(machine, &args))
+            .map_err(Failure::from)
     };
     finish("ops", ran)
 }

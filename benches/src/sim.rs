@@ -1,26 +1,33 @@
-//! A simulated device in real time, with the costs of an H200's driver calls.
+//! A simulated device in real time, with the costs of an H200's driver calls, and the thread that plays it.
 
+use core::task::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
 
-use wakeline_benches::ops::Machine;
 use wakeline_core::{Error, Instant, Nanos, Turn};
 use wakeline_sim::{RealTime, SimConfig, SimDevice, SimStream};
 use wakeline_std::usage::thread_cpu_time;
 use wakeline_std::{DeviceThread, StdClock};
 
-type Time = RealTime<StdClock, fn(Nanos)>;
+use crate::ops::Machine;
 
-/// How long its thread watches the clock before something is due.
+/// The time it runs in: the host's.
+pub type Time = RealTime<StdClock, fn(Nanos)>;
+
+/// How long its thread watches the clock before something is due, microseconds: its sleeps must not make the device late, for a real one is
+/// not.
 const SPIN_US: u32 = 1_000;
 
-pub(crate) struct SimMachine {
+/// A simulated device that runs for as long as this lives.
+#[derive(Debug)]
+pub struct SimMachine {
     device: SimDevice<Time>,
     used: Arc<AtomicU64>,
     _thread: DeviceThread<Played>,
 }
 
+/// The device, in the hands of its thread.
+#[derive(Debug)]
 struct Played {
     device: SimDevice<Time>,
     used: Arc<AtomicU64>,
@@ -29,6 +36,7 @@ struct Played {
 impl Turn for Played {
     fn turn(&self, now: Instant) -> Option<Instant> {
         let due = self.device.turn(now);
+        // After what was due, so that it is no later for this.
         self.used.store(thread_cpu_time().unwrap_or(Nanos::ZERO).as_nanos(), Ordering::Relaxed);
         due
     }
@@ -39,13 +47,16 @@ impl Turn for Played {
 }
 
 fn sleep(length: Nanos) {
-    std::thread::sleep(std::time::Duration::from_nanos(length.as_nanos()));
+    std::thread::sleep(core::time::Duration::from_nanos(length.as_nanos()));
 }
 
 impl SimMachine {
-    pub(crate) fn start() -> Result<Self, Error> {
-        let clock = StdClock::new();
-        let config = SimConfig { slots_max: 1_024, ..SimConfig::default() };
+    /// Starts it, with a thread.
+    ///
+    /// # Errors
+    ///
+    /// The settings are refused, or the system refuses the thread.
+    pub fn start(clock: StdClock, config: SimConfig) -> Result<Self, Error> {
         let device = SimDevice::new(RealTime::new(clock, sleep as fn(Nanos)), config)?;
         let used = Arc::new(AtomicU64::new(0));
         let played = Played { device: device.clone(), used: Arc::clone(&used) };
