@@ -16,6 +16,7 @@ use wakeline_ops::{
 };
 use wakeline_std::usage::process_cpu_time;
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
+use wakeline_tokio::TokioWatcher;
 
 use crate::paired::Paired;
 
@@ -198,6 +199,7 @@ pub struct Bench<M: Machine> {
     current: Tokio,
     multi: Tokio,
     runtime: Runtime<M::Device>,
+    workers: Runtime<M::Device>,
     no_spin: Runtime<M::Device>,
     cold: Runtime<M::Device>,
     stream: Stream<M::Device>,
@@ -241,13 +243,14 @@ impl<M: Machine> Bench<M> {
         let single = StreamPoolRoundRobin::new(1)?;
         let runtime = |config| {
             // A handle each: what is learned of wake-ups is a runtime's own.
-            let tender = watcher.handle().tender(&Point::new("ops"));
+            let tender = TokioWatcher::new(&watcher).tender(&Point::new("ops"));
             Runtime::with_config(machine.device().clone(), &single, tender, config)
         };
         let cold = config.plan(PLAN.replace("+warm", "").parse()?);
-        let (runtime, no_spin, cold) = (runtime(config)?, runtime(config.spin_us(0)?)?, runtime(cold)?);
+        let (no_spin, cold) = (runtime(config.spin_us(0)?)?, runtime(cold)?);
+        let (workers, runtime) = (runtime(config)?, runtime(config)?);
         let stream = runtime.stream(Priority::Normal)?;
-        Ok(Self { machine, clock, watcher, current, multi, runtime, no_spin, cold, stream })
+        Ok(Self { machine, clock, watcher, current, multi, runtime, workers, no_spin, cold, stream })
     }
 
     fn work(&self, length: Nanos) -> Work<M> {
@@ -294,7 +297,7 @@ impl<M: Machine> Bench<M> {
                 })?;
             }
             Arm::Multi => {
-                let (machine, runtime) = (Arc::clone(&self.machine), self.runtime.clone());
+                let (machine, runtime) = (Arc::clone(&self.machine), self.workers.clone());
                 let task = self.multi.spawn(async move {
                     for _ in 0..times {
                         let before = clock.now();
@@ -316,7 +319,8 @@ impl<M: Machine> Bench<M> {
     fn seen(&self, arm: Arm) -> Option<u64> {
         let runtime = match arm {
             Arm::Spin | Arm::SyncOn => return None,
-            Arm::Current | Arm::Multi => &self.runtime,
+            Arm::Current => &self.runtime,
+            Arm::Multi => &self.workers,
             Arm::CurrentNoSpin => &self.no_spin,
             Arm::CurrentCold => &self.cold,
         };
@@ -408,7 +412,7 @@ impl<M: Machine> Bench<M> {
 
     /// A runtime with so many streams.
     fn crowded(&self, streams: usize) -> Result<Runtime<M::Device>, Error> {
-        let tender = self.watcher.handle().tender(&Point::new("crowd"));
+        let tender = TokioWatcher::new(&self.watcher).tender(&Point::new("crowd"));
         Runtime::new(self.machine.device().clone(), &StreamPoolRoundRobin::new(streams)?, tender)
     }
 

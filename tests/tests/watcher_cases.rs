@@ -263,7 +263,7 @@ fn call_back(stage: &Arc<Stage>, text: &'static str) {
                 let wait = handle.wait(stage.work(ms(3)).unwrap(), &plan(plan_text), &point);
                 let mut wait = wait.cancelled_by(&token);
                 let _ = core::pin::Pin::new(&mut wait).poll(&mut context);
-                let _ = (handle.stats(), handle.pending(), handle.wake_time());
+                let _ = (handle.stats(), handle.pending(), handle.wake_time(ms(3)));
                 drop(wait);
             }
             token.cancel();

@@ -1,17 +1,19 @@
 //! What who tends a point and the task that awaits it tell each other about the moments before its end.
 
 use crate::sync::{AtomicU64, Ordering};
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 
 /// Until when a task is to watch a word by itself, and when it was woken to do so.
 ///
 /// Waking a thread takes longer than everything else after a predicted end. So whoever tends wakes the task earlier by as much, and
-/// the task's poll watches for a bounded time. Two numbers, no lock; each is a hint, and a task that goes by an old one loses time and
+/// the task's poll watches for a bounded time. Three numbers, no lock; each is a hint, and a task that goes by an old one loses time and
 /// nothing else.
 #[derive(Debug, Default)]
 pub struct Lookout {
     /// When its waker was called; zero once that is known.
     woken_at: AtomicU64,
+    /// For how long it had slept then.
+    slept_ns: AtomicU64,
     /// Until when it is to watch; zero where it is not.
     until: AtomicU64,
 }
@@ -22,17 +24,18 @@ impl Lookout {
         Self::default()
     }
 
-    /// To be called right before the task is woken.
-    pub fn woken(&self, now: Instant) {
+    /// To be called right before the task is woken, which has slept for so long.
+    pub fn woken(&self, now: Instant, slept: Nanos) {
+        self.slept_ns.store(slept.as_nanos(), Ordering::Relaxed);
         self.woken_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// When it was woken, once for each time.
-    pub fn take_woken(&self) -> Option<Instant> {
+    /// When it was woken and after what sleep, once for each time.
+    pub fn take_woken(&self) -> Option<(Instant, Nanos)> {
         // Most polls find none, and need no exchange for it.
         let some = self.woken_at.load(Ordering::Relaxed) != 0;
         let at = if some { self.woken_at.swap(0, Ordering::Relaxed) } else { 0 };
-        (at != 0).then(|| Instant::from_nanos(at))
+        (at != 0).then(|| (Instant::from_nanos(at), Nanos::from_nanos(self.slept_ns.load(Ordering::Relaxed))))
     }
 
     /// The task is to watch until then, from its next poll on.
@@ -72,9 +75,10 @@ mod tests {
         let lookout = Lookout::new();
         assert_eq!((lookout.take_woken(), lookout.until(), lookout.stop()), (None, None, false));
         let at = Instant::from_nanos(7);
-        lookout.woken(at);
+        let slept = Nanos::from_nanos(5);
+        lookout.woken(at, slept);
         lookout.watch_until(at);
-        assert_eq!((lookout.take_woken(), lookout.take_woken()), (Some(at), None));
+        assert_eq!((lookout.take_woken(), lookout.take_woken()), (Some((at, slept)), None));
         assert_eq!((lookout.until(), lookout.stop(), lookout.stop()), (Some(at), true, false));
     }
 }

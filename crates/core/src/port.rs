@@ -13,7 +13,7 @@
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do.
 
-use core::task::Waker;
+use core::task::{Context, Waker};
 
 use crate::error::Error;
 use crate::line::{CompletionLine, LineRef, MemoryDescriptor};
@@ -310,6 +310,13 @@ pub trait Tend<P: CompletionPort>: Clock {
     /// `who` names the task, by the address of something of its own. MUST return within a slice, a few tens of microseconds; MUST
     /// say [`Watched::NotAsked`] where another task of this thread watches already. Makes no driver call.
     fn watch(&self, lookout: &Lookout, who: usize, ended: impl FnMut() -> bool) -> Watched;
+
+    /// Has the task polled again, whose slice is over and which is to watch on, once others have had their turn: its poll returns pending next.
+    ///
+    /// Wakes it, unless who tends knows what is cheaper in its runtime.
+    fn again(&self, context: &mut Context<'_>) {
+        context.waker().wake_by_ref();
+    }
 
     /// The task watches no longer, whatever `lookout` says.
     fn unwatch(&self, lookout: &Lookout, who: usize);

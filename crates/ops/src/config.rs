@@ -3,7 +3,7 @@
 use wakeline_core::{Error, WaitPlan, within};
 
 /// How points are waited for where no other plan is handed in: by the word alone, since the streams are the runtime's own, with a
-/// question to the driver every 10 ms so that faults are found. What is expected to take longer than `spin_us` is slept through to 30 us and a 128th before its end,
+/// question to the driver every 10 ms so that faults are found. What is expected to take longer than `spin_us` is slept through to 30 us and a 256th before its end,
 /// however long that is, or a little more; what the runtime itself has learned is what it expects. A task that is woken before its end touches what the next
 /// submission needs ([`Device::warm`](crate::port::Device::warm)) before it watches: a plan without `+warm` does without.
 pub const PLAN: &str = "flag:park_us=10,backstop_us=10000\

@@ -237,7 +237,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         };
         let Poll::Ready(outcome) = flight.poll(context) else {
             if again {
-                context.waker().wake_by_ref();
+                core.tender.again(context);
             }
             return Poll::Pending;
         };

@@ -56,7 +56,7 @@ fn crowd_late_us(expected: Nanos) -> u32 {
 
 /// Long sleeps end later, and long work is less sure to take as long as before: by this part of what is expected it is to be looked at
 /// sooner, and by no more than the next.
-const SOONER: u64 = 128;
+const SOONER: u64 = 256;
 const SOONER_NS_MAX: u64 = 60_000;
 
 /// A word that alone says that its work is done.

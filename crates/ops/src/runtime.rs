@@ -2,7 +2,7 @@
 
 use core::any::Any;
 use core::fmt;
-use core::task::Waker;
+use core::task::{Context, Waker};
 use std::sync::{Arc, Weak};
 
 use wakeline_core::{
@@ -61,6 +61,7 @@ pub(crate) trait Tender<P: CompletionPort>: Send + Sync {
     fn now(&self) -> Instant;
     fn tend(&self, port: P, charge: &Charge<'_>, flight: Handle);
     fn watch(&self, lookout: &Lookout, who: usize, ended: &mut dyn FnMut() -> bool) -> Watched;
+    fn again(&self, context: &mut Context<'_>);
     fn unwatch(&self, lookout: &Lookout, who: usize);
     fn alarm(&self, at: Instant, waker: &Waker);
 }
@@ -77,6 +78,10 @@ impl<P: CompletionPort, T: Tend<P> + Send + Sync> Tender<P> for T {
 
     fn watch(&self, lookout: &Lookout, who: usize, ended: &mut dyn FnMut() -> bool) -> Watched {
         Tend::watch(self, lookout, who, ended)
+    }
+
+    fn again(&self, context: &mut Context<'_>) {
+        Tend::again(self, context);
     }
 
     fn unwatch(&self, lookout: &Lookout, who: usize) {

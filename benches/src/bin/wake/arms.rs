@@ -9,6 +9,7 @@ use wakeline::{
 };
 use wakeline_std::{Point as Learned, WatcherHandle, block_on};
 
+use crate::bare::bare;
 use crate::stage::{Launcher, Place, Stage};
 
 /// One way.
@@ -36,6 +37,14 @@ pub(crate) const ARMS: &[Arm] = &[
     Arm { name: "early-workers", base: "spin", run: early_workers },
     Arm { name: "early-stirred", base: "spin", run: early_stirred },
     Arm { name: "early-strict", base: "spin", run: early_strict },
+    // What the early ones are bounded by: see `bare.rs`.
+    Arm { name: "bare-40", base: "spin", run: bare::<40, true> },
+    Arm { name: "bare-80", base: "spin", run: bare::<80, true> },
+    Arm { name: "bare-120", base: "spin", run: bare::<120, true> },
+    Arm { name: "bare-200", base: "spin", run: bare::<200, true> },
+    Arm { name: "bare-300", base: "spin", run: bare::<300, true> },
+    Arm { name: "bare-80-in-one", base: "spin", run: bare::<80, false> },
+    Arm { name: "bare-120-in-one", base: "spin", run: bare::<120, false> },
 ];
 
 /// This thread looks at the word all the time.
@@ -71,8 +80,7 @@ fn futex(stage: &Stage, length: Nanos, waits: u32) -> Result<Vec<Nanos>, Error> 
 /// How long before the predicted end the watcher's thread watches: it covers what its sleeps end late. A task that is woken early comes
 /// at that time or so, and has to be there before the end only.
 const MARGIN_US: u32 = 100;
-const EARLY_MARGIN_US: u32 = 45;
-const STIRRED_MARGIN_US: u32 = 25;
+const EARLY_MARGIN_US: u32 = 25;
 
 /// Whether a task is woken early.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,8 +98,7 @@ async fn by_watcher(
 ) -> Result<Vec<Nanos>, Error> {
     let margin = match early {
         Early::No => MARGIN_US,
-        Early::Plain => EARLY_MARGIN_US,
-        Early::Stirred => STIRRED_MARGIN_US,
+        Early::Plain | Early::Stirred => EARLY_MARGIN_US,
     };
     let predict = format!("margin_us={margin},min_sleep_us=50,max_sleep_us=20000,window=8");
     let plan: WaitPlan = format!("flag:park_us=1000,backstop_us=100000+predict:{predict}{suffix}").parse()?;
@@ -142,7 +149,7 @@ fn watched(
 }
 
 /// Runs a task on the workers; this thread waits for its end.
-fn on_workers(
+pub(crate) fn on_workers(
     stage: &Stage,
     task: impl Future<Output = Result<Vec<Nanos>, Error>> + Send + 'static,
 ) -> Result<Vec<Nanos>, Error> {

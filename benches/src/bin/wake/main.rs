@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod arms;
+mod bare;
 mod stage;
 
 use std::fs::File;

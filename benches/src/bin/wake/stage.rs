@@ -11,7 +11,7 @@ use wakeline::{
 };
 use wakeline_std::usage::thread_cpu_time;
 use wakeline_std::{DeviceThread, ParkPolicy, StdClock, Watcher, WatcherHandle};
-use wakeline_tokio::TokioLocal;
+use wakeline_tokio::{TokioLocal, TokioWatcher};
 
 const SLOT: Slot = Slot::ALL[0];
 
@@ -110,7 +110,8 @@ impl Stage {
                 Error::new(ErrorCode::Backend, [&"wake", &"building the runtime", &error]).with_source(error)
             })?;
         let watcher = Watcher::new()?;
-        let handles = core::array::from_fn(|_| watcher.handle());
+        let of_tokio = || TokioWatcher::new(&watcher).handle().clone();
+        let handles = [watcher.handle(), of_tokio(), of_tokio()];
         let local = runtime.block_on(async { TokioLocal::new(clock, ParkPolicy::default()) })?;
         Ok(Self { device, runtime, workers, _watcher: watcher, handles, local, _thread: thread })
     }
@@ -188,7 +189,7 @@ impl Launcher {
         }
         device.launch_cpu_ns.fetch_add((cpu() - before).as_nanos(), Ordering::Relaxed);
         let word = MemoryDescriptor::new(Arc::clone(&device.line), SLOT, seq);
-        Point { device: Arc::clone(device), word }
+        Point { device: Arc::clone(device), word, due }
     }
 }
 
@@ -205,9 +206,15 @@ impl Drop for Hooked {
 pub(crate) struct Point {
     device: Arc<Device>,
     word: MemoryDescriptor<Arc<HostLine>>,
+    due: Instant,
 }
 
 impl Point {
+    /// When its word is to be stored.
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
     /// When its word was stored. To be asked once the word is reached.
     pub(crate) fn stored_at(&self) -> Instant {
         // The store of the word published it; who was woken otherwise saw the word through that.

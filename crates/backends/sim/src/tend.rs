@@ -119,7 +119,7 @@ where
     fn rouse(&mut self, now: Instant) {
         if let (Some(lookout), Some(landing)) = (self.awaiter.lookout(), self.wait.landing()) {
             let margin = self.wait.margin().unwrap_or(Nanos::ZERO);
-            lookout.woken(now);
+            lookout.woken(now, now.since(self.wait.started()));
             lookout.watch_until(landing + margin + margin + Nanos::from_nanos(WATCH_NS));
         }
         self.early = false;

@@ -21,31 +21,33 @@ pub struct SleepMargin {
     ns_max: u64,
     /// By how many halvings of what was too much it comes down.
     down: u32,
-    /// By the length's power of two in microseconds: up to 1 us, 2 us, 4 us, ..., 8 s, longer.
-    ns: [u64; SleepMargin::BUCKETS],
+    /// By the class of the length.
+    ns: [u64; LENGTHS],
+}
+
+/// How many classes of lengths there are.
+pub(crate) const LENGTHS: usize = 24;
+
+/// The class of a length of sleep, by its power of two in microseconds: up to 1 us, 2 us, 4 us, ..., 8 s, longer.
+pub(crate) fn length_class(length: Nanos) -> usize {
+    let bits = u64::BITS - length.as_micros().leading_zeros();
+    (bits as usize).min(LENGTHS - 1)
 }
 
 impl SleepMargin {
-    const BUCKETS: usize = 24;
-
     /// A margin of at most `most`, which is also what it begins with.
     pub fn new(most: Nanos) -> Self {
-        Self { ns_max: most.as_nanos(), down: 4, ns: [most.as_nanos(); Self::BUCKETS] }
+        Self { ns_max: most.as_nanos(), down: 4, ns: [most.as_nanos(); LENGTHS] }
     }
 
     /// One that is in balance when half of the sleeps end too late, and begins with none: for whoever would rather not spin.
     pub fn at_median(most: Nanos) -> Self {
-        Self { down: 1, ns: [0; Self::BUCKETS], ..Self::new(most) }
-    }
-
-    fn bucket(length: Nanos) -> usize {
-        let bits = u64::BITS - length.as_micros().leading_zeros();
-        (bits as usize).min(Self::BUCKETS - 1)
+        Self { down: 1, ns: [0; LENGTHS], ..Self::new(most) }
     }
 
     /// The margin for a sleep of this length.
     pub fn of(&self, length: Nanos) -> Nanos {
-        Nanos::from_nanos(self.ns[Self::bucket(length)])
+        Nanos::from_nanos(self.ns[length_class(length)])
     }
 
     /// Learns that a sleep of `length` ended late by `late`.
@@ -53,7 +55,7 @@ impl SleepMargin {
     /// Follows a high quantile: up by half of what was lacking, down by a sixteenth of what was too much. In
     /// balance about one sleep of nine ends too late, by little. One made [`at_median`](Self::at_median) goes down by half as well.
     pub fn observe(&mut self, length: Nanos, late: Nanos) {
-        let margin = &mut self.ns[Self::bucket(length)];
+        let margin = &mut self.ns[length_class(length)];
         let late = late.as_nanos().min(self.ns_max);
         *margin = if late > *margin {
             *margin + (late - *margin) / 2

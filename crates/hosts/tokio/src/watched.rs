@@ -1,7 +1,10 @@
 //! Waits of any tokio runtime, watched from the threads of a watcher.
 
+use core::pin::pin;
+use core::task::Context;
+
 use wakeline_core::{CancelToken, Clock, CompletionPort, Instant, Nanos, Timer, WaitPlan, Wake, Watch};
-use wakeline_std::{Point, Watcher, WatcherHandle, WatcherWait};
+use wakeline_std::{Point, Tender, Watcher, WatcherHandle, WatcherWait};
 
 /// The host of waits that a [`Watcher`] watches, for the tasks of one tokio runtime.
 ///
@@ -57,7 +60,17 @@ pub struct TokioWatcher {
 impl TokioWatcher {
     /// A handle for the tasks of one runtime, which need not be there yet. Starts nothing.
     pub fn new(watcher: &Watcher) -> Self {
-        Self { handle: watcher.handle() }
+        Self { handle: watcher.handle().polled_again_by(again) }
+    }
+
+    /// The watcher's own handle for it.
+    pub fn handle(&self) -> &WatcherHandle {
+        &self.handle
+    }
+
+    /// What sees the points of device operations to their ends, for tasks of this runtime; see [`WatcherHandle::tender`].
+    pub fn tender(&self, point: &Point) -> Tender {
+        self.handle.tender(point)
     }
 
     /// Awaits the point of `port` under `plan`; see [`WatcherWait`]. `point` says what it may be predicted by, and learns from it.
@@ -74,10 +87,17 @@ impl TokioWatcher {
         self.handle.cancel_token()
     }
 
-    /// How long this runtime takes from a call of a waker to the poll of its task, as learned: the median.
-    pub fn wake_time(&self) -> Nanos {
-        self.handle.wake_time()
+    /// How long this runtime takes from a call of a waker to the poll of a task that has slept for so long, as learned: the median.
+    pub fn wake_time(&self, slept: Nanos) -> Nanos {
+        self.handle.wake_time(slept)
     }
+}
+
+/// Lets the runtime look at its events, and run what is ready, before the task is polled again. A task that wakes itself in its own poll has a
+/// `multi_thread` runtime wake another worker to come and take it.
+fn again(context: &mut Context<'_>) {
+    // Its first poll has the runtime wake the task later; there is no second.
+    let _ = pin!(tokio::task::yield_now()).poll(context);
 }
 
 impl Clock for TokioWatcher {

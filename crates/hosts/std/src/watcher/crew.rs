@@ -183,7 +183,7 @@ impl Crew {
                         // Its task may want a helper as soon as it is woken.
                         locked(&crew.helpers).ending += 1;
                         let shard = &hub.posts[post].shard;
-                        wake(hub, shard, Arc::clone(&fly));
+                        wake(shard, Arc::clone(&fly));
                         fly.let_go();
                         shard.gone(fly);
                         // At no moment is it neither at its end nor idle, nor does it have work.
@@ -364,7 +364,7 @@ impl<'s> Leader<'s> {
     fn run_one(&self, errand: Errand) {
         let shard = self.shard();
         match errand {
-            Errand::Over(fly) | Errand::Rouse(fly) => wake(self.hub, shard, fly),
+            Errand::Over(fly) | Errand::Rouse(fly) => wake(shard, fly),
             Errand::Stir(fly) => stir(shard, fly),
             Errand::Drop(fly) => panics::let_go(fly),
             Errand::Faulted(failure) => {
@@ -373,7 +373,7 @@ impl<'s> Leader<'s> {
             Errand::Block(fly) => {
                 if let Err(busy) = Crew::help(self.hub, Work::Block(self.post, Arc::clone(&fly))) {
                     fly.fail(busy);
-                    wake(self.hub, shard, Arc::clone(&fly));
+                    wake(shard, Arc::clone(&fly));
                     shard.gone(fly);
                 }
             }
@@ -491,13 +491,10 @@ fn call(shard: &Shard, waker: Waker) {
 }
 
 /// Wakes whoever awaits a flight. A waker that panics is caught, counted and told.
-fn wake(hub: &Hub, shard: &Shard, fly: Arc<dyn Fly>) {
+fn wake(shard: &Shard, fly: Arc<dyn Fly>) {
     let tag = fly.tag();
     let Some(waker) = tag.waker.take() else { return tell(shard, fly) };
     shard.counters.wakes.bump();
-    if tag.learns() {
-        tag.lookout.woken(hub.clock.now());
-    }
     // What is to be learned is left for when the task is on its way; else it is let go before the task runs, so that it is the
     // task's thread, which allocated it, that frees it.
     let learner = if tag.learns() {

@@ -98,6 +98,10 @@ pub(super) trait Fly: Send + Sync {
     /// Ends a predicted sleep before its time, since somebody looks at the word from now on.
     fn land(&self, now: Instant) -> Next;
 
+    /// Does what is done at the end by its word, for nothing: what that needs has gone from the caches in a long sleep, and is fetched at a moment at which
+    /// its word would only be watched.
+    fn rehearse(&self, _now: Instant) {}
+
     /// Asks the driver and takes its answer; whether it failed. The caller holds no lock.
     fn ask(&self, clock: &dyn Clock) -> (Next, Option<Error>);
 
@@ -154,6 +158,8 @@ pub(super) struct Tag {
     /// Where it stands in its shard.
     pub(super) number: AtomicU32,
     pub(super) lookout: Lookout,
+    /// When its wait began.
+    pub(super) begun: Instant,
     /// Nobody awaits it any more.
     abandoned: AtomicBool,
     /// Whether it counts against the limit.
@@ -177,17 +183,13 @@ impl Tag {
             waker: AtomicWaker::new(),
             number: AtomicU32::new(NOWHERE),
             lookout: Lookout::new(),
+            begun: Instant::ORIGIN,
             abandoned: AtomicBool::new(false),
             seated: AtomicBool::new(false),
         }
     }
 
-    /// Whose seat it takes.
-    pub(super) fn home(&self) -> Option<&Arc<Home>> {
-        self.home.as_ref()
-    }
-
-    /// Whether its runtime's wake-ups are learned from it.
+    /// Whether there is something to be learned from its end.
     pub(super) fn learns(&self) -> bool {
         self.home.is_some()
     }
@@ -278,7 +280,8 @@ impl<P: CompletionPort> Flight<P> {
     }
 
     /// The flight of a wait that has been started.
-    pub(super) fn new(tag: Tag, options: Options, point: Point, wait: Wait, port: P) -> Self {
+    pub(super) fn new(mut tag: Tag, options: Options, point: Point, wait: Wait, port: P) -> Self {
+        tag.begun = wait.started();
         Self {
             tag,
             options,
@@ -428,6 +431,14 @@ where
         self.carried(&mut inner, now, action)
     }
 
+    fn rehearse(&self, now: Instant) {
+        let mut wait = self.inner.lock().wait.clone();
+        if let Action::Finish(report) = wait.step(now, Observation::Reached) {
+            let ended = report.ended_at(wait.started(), None).into_result(self.word.as_ref(), None);
+            core::hint::black_box(&ended);
+        }
+    }
+
     fn land(&self, now: Instant) -> Next {
         if self.is_over() {
             return Next::Over;
@@ -515,7 +526,7 @@ where
         }
         // A landing far ahead of the end is followed by another: its task would be woken to no end.
         let margin = self.inner.lock().wait.margin().filter(|margin| margin.as_nanos() <= MARGIN_NS_MAX)?;
-        let (before, until) = self.tag.home.as_ref()?.wake_time.early(landing, margin);
+        let (before, until) = self.tag.home.as_ref()?.wake_time.early(self.tag.begun, landing, margin);
         Some((before, until.min(self.options.deadline)))
     }
 

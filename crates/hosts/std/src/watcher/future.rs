@@ -191,15 +191,18 @@ where
     }
 
     /// A later poll.
-    fn look(home: &Home, flight: &Flight<P>, context: &Context<'_>) -> Poll<Result<Report, Error>> {
+    fn look(home: &Home, flight: &Flight<P>, context: &mut Context<'_>) -> Poll<Result<Report, Error>> {
         let (tag, clock) = (&flight.tag, &home.hub.clock);
-        wake_time::learn(&tag.lookout, &home.wake_time, clock);
+        let woken = wake_time::learn(&tag.lookout, &home.wake_time, clock);
         let who = core::ptr::from_ref(flight).addr();
         if let Some(outcome) = flight.outcome() {
             wake_time::stop(&tag.lookout, who);
             return Poll::Ready(outcome);
         }
         let trusted = flight.trusted();
+        if woken && trusted {
+            flight.rehearse(clock.now());
+        }
         let ended = || flight.is_over() || trusted && flight.word_reached();
         let watched = wake_time::watch(&tag.lookout, who, clock, ended);
         if watched == Watched::Ended && !flight.is_over() {
@@ -216,7 +219,7 @@ where
             return Poll::Ready(outcome);
         }
         if watched == Watched::Again {
-            context.waker().wake_by_ref();
+            (home.again)(context);
         }
         Poll::Pending
     }

@@ -2,7 +2,7 @@
 
 use alloc::task::Wake as RawWake;
 use core::fmt;
-use core::task::Waker;
+use core::task::{Context, Waker};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -21,11 +21,24 @@ use crate::idle::StdIdle;
 pub(super) struct Home {
     pub(super) hub: Arc<Hub>,
     pub(super) wake_time: WakeTime,
+    /// Has a task of it polled again that watches.
+    pub(super) again: Again,
+}
+
+/// Has a task polled again, from within its poll.
+pub(super) type Again = fn(&mut Context<'_>);
+
+fn wake(context: &mut Context<'_>) {
+    context.waker().wake_by_ref();
 }
 
 impl Home {
     pub(super) fn new(hub: Arc<Hub>) -> Arc<Self> {
-        Arc::new(Self { hub, wake_time: WakeTime::new() })
+        Self::with(hub, wake)
+    }
+
+    pub(super) fn with(hub: Arc<Hub>, again: Again) -> Arc<Self> {
+        Arc::new(Self { hub, wake_time: WakeTime::new(), again })
     }
 }
 

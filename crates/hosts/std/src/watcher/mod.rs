@@ -48,6 +48,7 @@ pub use tend::Tender;
 pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
 
 use core::fmt;
+use core::task::Context;
 use std::sync::Arc;
 
 use wakeline_core::{
@@ -197,6 +198,24 @@ pub struct WatcherHandle {
 }
 
 impl WatcherHandle {
+    /// The same for a runtime that has something cheaper for a task that is to be polled again than waking it, which is called within the
+    /// poll. Knows nothing of the runtime's wake-ups yet.
+    ///
+    /// A task that was woken early watches its word in slices, and lets others run in between. One that wakes itself has tokio's `multi_thread` wake
+    /// another worker to come and take it, and look at nothing else before; `wakeline_tokio::TokioWatcher` makes a handle that does better.
+    ///
+    /// ```
+    /// use wakeline_std::Watcher;
+    /// let watcher = Watcher::new()?;
+    /// let handle = watcher.handle().polled_again_by(|context| context.waker().wake_by_ref());
+    /// # watcher.close(Watcher::CLOSE)?;
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn polled_again_by(self, again: fn(&mut Context<'_>)) -> Self {
+        Self { home: Home::with(Arc::clone(&self.home.hub), again) }
+    }
+
     /// As [`Watcher::wait`].
     pub fn wait<P>(&self, port: P, plan: &WaitPlan, point: &Point) -> WatcherWait<P>
     where
@@ -247,10 +266,10 @@ impl WatcherHandle {
         self.home.hub.seated()
     }
 
-    /// How long this runtime takes from a call of its waker to the poll, as learned: the median. 50 us before any was seen, at
-    /// most 250 us.
-    pub fn wake_time(&self) -> Nanos {
-        self.home.wake_time.get()
+    /// How long this runtime takes from a call of its waker to the poll of a task that has slept for so long, as learned: the median, of sleeps that are equal within a factor
+    /// of two. 50 us before any was seen, at most 250 us.
+    pub fn wake_time(&self, slept: Nanos) -> Nanos {
+        self.home.wake_time.of(slept)
     }
 
     /// The clock of all deadlines.

@@ -158,8 +158,8 @@ impl Entry {
 enum Early {
     /// Its task is stirred, to be roused then.
     Stir { wake_at: Instant, look_at: Instant, watch_until: Instant },
-    /// Its task watches the word itself until then; it is looked at again some time before that.
-    Rouse { look_at: Instant, watch_until: Instant },
+    /// Its task watches the word itself until then, woken at about `wake_at`; it is looked at again some time before that.
+    Rouse { wake_at: Instant, look_at: Instant, watch_until: Instant },
     /// It lands at a time that it shares with others.
     Land,
 }

@@ -1,7 +1,7 @@
 //! Seeing points to their ends for somebody who may never ask again.
 
 use core::fmt;
-use core::task::Waker;
+use core::task::{Context, Waker};
 use std::sync::Arc;
 
 use wakeline_core::{
@@ -167,6 +167,10 @@ where
         wake_time::watch(lookout, who, &hub.clock, ended)
     }
 
+    fn again(&self, context: &mut Context<'_>) {
+        (self.home.again)(context);
+    }
+
     fn unwatch(&self, lookout: &Lookout, who: usize) {
         wake_time::learn(lookout, &self.home.wake_time, &self.home.hub.clock);
         wake_time::stop(lookout, who);
@@ -227,9 +231,6 @@ where
                 false
             }
             None => {
-                if let Some(home) = self.flight.tag.home() {
-                    self.lookout().woken(home.hub.clock.now());
-                }
                 self.awaiter.iter().for_each(Awaiter::wake);
                 true
             }
@@ -260,6 +261,10 @@ where
 
     fn see(&self, now: Instant, seen: Seen) -> Next {
         self.flight.see(now, seen)
+    }
+
+    fn rehearse(&self, now: Instant) {
+        self.flight.rehearse(now);
     }
 
     fn land(&self, now: Instant) -> Next {

@@ -18,6 +18,7 @@ use core::hint::spin_loop;
 use wakeline_core::{Clock, Instant, Lookout, Nanos, Watched};
 
 use super::sync::{AtomicU64, Ordering};
+use crate::margin::{LENGTHS, length_class};
 
 /// The longest slice that one poll watches for: other tasks of the thread wait for so long.
 pub const WATCH_SLICE_NS_MAX: u64 = 20_000;
@@ -32,47 +33,51 @@ const SPREAD_NS: u64 = 50_000;
 const WAKE_NS_MAX: u64 = 250_000;
 const WAKE_NS_FIRST: u64 = 50_000;
 
-/// How long the tasks of one runtime take from the call of their waker to their poll.
+/// How long the tasks of one runtime take from the call of their waker to their poll, by how long they had slept: a processor that idled for
+/// longer wakes later.
 #[derive(Debug)]
 pub(super) struct WakeTime {
-    ns: AtomicU64,
+    ns: [AtomicU64; LENGTHS],
 }
 
 impl WakeTime {
     pub(super) fn new() -> Self {
-        Self { ns: AtomicU64::new(WAKE_NS_FIRST) }
+        Self { ns: core::array::from_fn(|_| AtomicU64::new(WAKE_NS_FIRST)) }
     }
 
     /// Follows the median, in steps of a sixteenth: a task that is woken by the median before its landing, which is the plan's margin
     /// before the word, is there in time for most words, and does not watch for as long as the slowest wake-ups take. A race of two
     /// loses one of them.
-    pub(super) fn observe(&self, took: Nanos) {
+    pub(super) fn observe(&self, slept: Nanos, took: Nanos) {
+        let ns = &self.ns[length_class(slept)];
         let took = took.as_nanos().min(WAKE_NS_MAX);
-        let known = self.ns.load(Ordering::Relaxed);
+        let known = ns.load(Ordering::Relaxed);
         let step = known / 16 + 500;
         let known =
             if took > known { (known + step).min(took) } else { known.saturating_sub(step).max(took) };
-        self.ns.store(known, Ordering::Relaxed);
+        ns.store(known, Ordering::Relaxed);
     }
 
-    pub(super) fn get(&self) -> Nanos {
-        Nanos::from_nanos(self.ns.load(Ordering::Relaxed))
+    pub(super) fn of(&self, slept: Nanos) -> Nanos {
+        Nanos::from_nanos(self.ns[length_class(slept)].load(Ordering::Relaxed))
     }
 
-    /// By how much to wake before `landing`, and until when to watch.
-    pub(super) fn early(&self, landing: Instant, margin: Nanos) -> (Nanos, Instant) {
-        let before = self.get();
+    /// By how much to wake before `landing` who sleeps from `begun` on, and until when to watch.
+    pub(super) fn early(&self, begun: Instant, landing: Instant, margin: Nanos) -> (Nanos, Instant) {
+        let before = self.of(landing.since(begun));
         let after = margin + margin + Nanos::from_nanos(SPREAD_NS);
         let most = Nanos::from_nanos(WATCH_NS_MAX) - before;
         (before, landing + after.min(most))
     }
 }
 
-/// Learns how long a wake-up took, in the poll that it led to.
-pub(super) fn learn(lookout: &Lookout, wake_time: &WakeTime, clock: &impl Clock) {
-    if let Some(woken_at) = lookout.take_woken() {
-        wake_time.observe(clock.now().since(woken_at));
+/// Learns how long a wake-up took, in the poll that it led to; whether this is that.
+pub(super) fn learn(lookout: &Lookout, wake_time: &WakeTime, clock: &impl Clock) -> bool {
+    let woken = lookout.take_woken();
+    if let Some((woken_at, slept)) = woken {
+        wake_time.observe(slept, clock.now().since(woken_at));
     }
+    woken.is_some()
 }
 
 /// Watches for one slice where the task is to do so: until `ended` says true.
@@ -156,16 +161,20 @@ mod tests {
         let time = WakeTime::new();
         for _ in 0..200 {
             for took in [10, 200, 12, 12, 14, 10, 15, 12] {
-                time.observe(us(took));
+                time.observe(us(5_000), us(took));
+                time.observe(us(200), us(took / 2));
             }
         }
-        assert!((us(10)..us(15)).contains(&time.get()), "{}", time.get());
+        let (long, short) = (time.of(us(5_000)), time.of(us(200)));
+        assert!((us(10)..us(15)).contains(&long), "{long}");
+        assert!((us(5)..us(8)).contains(&short), "{short}");
         for _ in 0..100 {
-            time.observe(Nanos::MAX);
+            time.observe(us(5_000), Nanos::MAX);
         }
-        assert!(time.get() <= us(250));
-        let (before, until) = time.early(Instant::ORIGIN + us(1_000), us(100_000));
-        assert_eq!(until.since(Instant::ORIGIN + us(1_000)) + before, Nanos::from_nanos(WATCH_NS_MAX));
+        assert!(time.of(us(5_000)) <= us(250));
+        let landing = Instant::ORIGIN + us(5_000);
+        let (before, until) = time.early(Instant::ORIGIN, landing, us(100_000));
+        assert_eq!(until.since(landing) + before, Nanos::from_nanos(WATCH_NS_MAX));
     }
 
     #[test]

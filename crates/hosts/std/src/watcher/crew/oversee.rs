@@ -84,6 +84,6 @@ pub(super) fn oversee(hub: &Arc<Hub>) {
         };
         let as_agreed = || duty.pace.load(Ordering::Relaxed) <= pace && closing == hub.is_closing();
         let bound = (until < Instant::MAX).then_some(until);
-        duty.door.sleep(until, as_agreed, || idle.sleep(bound));
+        duty.door.sleep(until, as_agreed, || idle.sleep_at_once(bound));
     }
 }

@@ -51,16 +51,20 @@ impl Core {
             }
             entry.unqueue(&mut self.contexts);
             if let Some(Early::Stir { wake_at, look_at, watch_until }) = entry.early {
-                entry.early = Some(Early::Rouse { look_at, watch_until });
+                entry.early = Some(Early::Rouse { wake_at, look_at, watch_until });
                 if now < wake_at {
                     self.errands.push(Errand::Stir(Arc::clone(&entry.fly)));
-                    return self.exactly_at(number, wake_at);
+                    return self.at(number, wake_at);
                 }
             }
             if let Some(early) = entry.early.take() {
                 let next = entry.fly.land(now);
-                if let (Early::Rouse { look_at, watch_until }, Next::Watch { until }) = (early, next) {
-                    entry.fly.lookout().watch_until(watch_until);
+                if let (Early::Rouse { wake_at, look_at, watch_until }, Next::Watch { until }) = (early, next)
+                {
+                    let (lookout, slept) = (entry.fly.lookout(), wake_at.since(entry.fly.tag().begun));
+                    // By how much this thread is late is part of what a wake-up takes.
+                    lookout.woken(wake_at, slept);
+                    lookout.watch_until(watch_until);
                     shard.counters.early_wakes.add(1);
                     self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
                     self.roused.push(number);
@@ -70,6 +74,10 @@ impl Core {
             }
         }
         let next = entry.fly.see(now, seen);
+        if seen == Seen::Due && matches!(next, Next::Watch { .. }) && !entry.watched && entry.fly.trusted() {
+            // It has slept until here, and so has this thread.
+            entry.fly.rehearse(now);
+        }
         self.follow(shard, number, now, next);
     }
 
@@ -112,9 +120,10 @@ impl Core {
                         entry.early = Some(if stirs {
                             Early::Stir { wake_at, look_at, watch_until }
                         } else {
-                            Early::Rouse { look_at, watch_until }
+                            Early::Rouse { wake_at, look_at, watch_until }
                         });
-                        (!stirs, stir_at)
+                        // What a sleep in one ends late is known with the rest: no second sleep for it.
+                        (false, stir_at)
                     }
                     None if late == Nanos::ZERO => (true, until),
                     None => {

@@ -35,7 +35,7 @@ fn when(stage: &Stage, what: Ran) -> Vec<Instant> {
 #[test]
 fn a_task_is_woken_by_its_wake_time_before_the_landing_and_sees_its_word_itself() {
     let (stage, line) = (Stage::new(), line());
-    let before = stage.home.wake_time.get();
+    let before = stage.home.wake_time.of(us(5_000));
     let task = stage.fly(&early(true).on(&line, 0));
     stage.store_at(at(4_997), &word(&line, 0));
     stage.run(at(20_000));
@@ -53,7 +53,7 @@ fn a_task_is_woken_by_its_wake_time_before_the_landing_and_sees_its_word_itself(
     table.record((), &plan, us(5_000));
     table.observe((), &report);
     assert_eq!(table.predict(&(), &plan), Some(report.elapsed.min(us(5_000))), "the prediction is kept");
-    assert!(stage.home.wake_time.get() < before, "what a wake takes is learned");
+    assert!(stage.home.wake_time.of(us(5_000)) < before, "what a wake takes is learned");
     stage.assert_empty();
 }
 

@@ -410,14 +410,13 @@ impl Stage {
             };
             self.ran.lock().unwrap().push((self.time.now(), ran));
             if let Some(fly) = fly {
-                self.wake(fly);
+                Self::wake(fly);
             }
         }
     }
 
-    fn wake(&self, fly: Arc<dyn Fly>) {
+    fn wake(fly: Arc<dyn Fly>) {
         let Some(waker) = fly.tag().waker.take() else { return };
-        fly.tag().lookout.woken(self.time.now());
         drop(fly);
         waker.wake();
     }
@@ -434,7 +433,7 @@ impl Stage {
         self.when(until, move || {
             let Some(stage) = stage.upgrade() else { return };
             fly.block(&stage.time);
-            stage.wake(Arc::clone(&fly));
+            Self::wake(Arc::clone(&fly));
             fly.let_go();
             stage.shard.gone(fly);
         });
