@@ -66,7 +66,7 @@ const ARMS: [Arm; 8] = [
     Arm {
         name: "tokio-workers",
         place: Place::Workers,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-workers-stirred",
@@ -95,11 +95,9 @@ pub(crate) struct Hosts {
     local: TokioLocal<CudaLine>,
     runtime: Runtime,
     workers: Runtime,
-    tokio: TokioWatcher,
     thread: WatcherHandle,
     idle: StdIdle,
-    /// Kept for its drop.
-    _watcher: Watcher,
+    watcher: Watcher,
 }
 
 /// What an arm's task needs.
@@ -109,6 +107,8 @@ struct Task {
     clock: StdClock,
     plan: WaitPlan,
     learned: Point,
+    /// One for each arm: a task that is stirred is woken faster, and what is learned of it counts for no other.
+    tokio: TokioWatcher,
     waits: u32,
 }
 
@@ -119,8 +119,8 @@ impl Hosts {
         let watcher = Watcher::new()?;
         let clock = StdClock::new();
         let local = runtime.block_on(async { TokioLocal::new(clock, ParkPolicy::default()) })?;
-        let (tokio, thread) = (TokioWatcher::new(&watcher), watcher.handle());
-        Ok(Self { local, runtime, workers, tokio, thread, idle: StdIdle::new(clock), _watcher: watcher })
+        let thread = watcher.handle();
+        Ok(Self { local, runtime, workers, thread, idle: StdIdle::new(clock), watcher })
     }
 
     pub(crate) fn measure(
@@ -129,13 +129,14 @@ impl Hosts {
         bench: &Bench,
         budget: &Budget,
     ) -> Result<(), Failure> {
-        let task = |arm: &Arm, waits: u32, learned: &Point| {
+        let task = |arm: &Arm, waits: u32, (learned, tokio): &(Point, TokioWatcher)| {
             let (steps, clock, plan) = (bench.steps.clone(), bench.clock, arm.plan.parse()?);
-            Ok::<_, Error>(Task { steps, clock, plan, learned: learned.clone(), waits })
+            let (learned, tokio) = (learned.clone(), tokio.clone());
+            Ok::<_, Error>(Task { steps, clock, plan, learned, tokio, waits })
         };
         let mut points = Vec::new();
         for arm in &ARMS {
-            let point = learned(&arm.plan.parse()?, LENGTH);
+            let point = (learned(&arm.plan.parse()?, LENGTH), TokioWatcher::new(&self.watcher));
             self.run(bench, arm.place, task(arm, WARM_UPS, &point)?)?;
             points.push(point);
         }
@@ -189,7 +190,7 @@ impl Hosts {
             }
             Place::Local => self.runtime.block_on(task.locally(&self.local)),
             Place::Workers | Place::Stirred => {
-                let (tokio, stir) = (self.tokio.clone(), place == Place::Stirred);
+                let (tokio, stir) = (task.tokio.clone(), place == Place::Stirred);
                 let waits = task.watched(move |port, plan, point| tokio.wait(port, plan, point).stir(stir));
                 let task = self.workers.spawn(waits);
                 self.workers.block_on(task).unwrap_or_else(|error| {
