@@ -20,6 +20,10 @@ use wakeline_tokio::TokioWatcher;
 
 use crate::paired::Paired;
 
+mod submit;
+
+pub use submit::Submitted;
+
 /// A device with work of a known length.
 pub trait Machine: Send + Sync + 'static {
     /// What it is.
@@ -37,6 +41,19 @@ pub trait Machine: Send + Sync + 'static {
     ///
     /// What the device says.
     fn launch(&self, stream: &<Self::Device as Device>::Stream, length: Nanos) -> Result<(), Error>;
+
+    /// How long `times` launches take with a store of a word behind each, by the device's own calls; returns when all are done.
+    ///
+    /// # Errors
+    ///
+    /// What the device says.
+    fn raw_submits(
+        &self,
+        stream: &<Self::Device as Device>::Stream,
+        length: Nanos,
+        times: usize,
+        clock: &StdClock,
+    ) -> Result<Nanos, Error>;
 
     /// CPU time of what plays it; zero for a real one.
     fn own_cpu(&self) -> Nanos;

@@ -4,7 +4,7 @@ use core::task::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wakeline_core::{Error, Instant, Nanos, Turn};
+use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Turn, Wake};
 use wakeline_sim::{RealTime, SimConfig, SimDevice, SimStream};
 use wakeline_std::usage::thread_cpu_time;
 use wakeline_std::{DeviceThread, StdClock};
@@ -76,6 +76,28 @@ impl Machine for SimMachine {
 
     fn launch(&self, stream: &SimStream<Time>, length: Nanos) -> Result<(), Error> {
         stream.launch(length)
+    }
+
+    fn raw_submits(
+        &self,
+        stream: &SimStream<Time>,
+        length: Nanos,
+        times: usize,
+        clock: &StdClock,
+    ) -> Result<Nanos, Error> {
+        let mut points = Vec::with_capacity(times);
+        let before = clock.now();
+        for _ in 0..times {
+            self.launch(stream, length)?;
+            let mut point = stream.point();
+            point.arm()?;
+            points.push(point);
+        }
+        let took = clock.now().since(before);
+        while points.last().is_some_and(|point| point.poll() != Wake::Reached) {
+            core::hint::spin_loop();
+        }
+        Ok(took)
     }
 
     fn own_cpu(&self) -> Nanos {

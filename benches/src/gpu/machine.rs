@@ -1,8 +1,9 @@
 //! A GPU whose operations are awaited: kernels of a given length.
 
-use wakeline_core::{Error, Nanos};
+use wakeline_core::{Clock, Error, Nanos};
 use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{CuStream, CudaContext, CudaDevice};
+use wakeline_cuda::{Calls, CuStream, CudaContext, CudaDevice};
+use wakeline_std::StdClock;
 
 use crate::ops::Machine;
 
@@ -39,6 +40,24 @@ impl Machine for CudaMachine {
 
     fn launch(&self, stream: &CuStream, length: Nanos) -> Result<(), Error> {
         self.kernels.occupy(stream, length)
+    }
+
+    fn raw_submits(
+        &self,
+        stream: &CuStream,
+        length: Nanos,
+        times: usize,
+        clock: &StdClock,
+    ) -> Result<Nanos, Error> {
+        let mut calls = Calls::new(self.device.context(), stream)?;
+        calls.store(0)?;
+        let before = clock.now();
+        for value in 1..=times as u64 {
+            self.launch(stream, length)?;
+            calls.store(value)?;
+        }
+        Ok(clock.now().since(before))
+        // Where it is dropped, the stream is done.
     }
 
     fn own_cpu(&self) -> Nanos {

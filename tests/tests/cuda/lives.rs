@@ -6,7 +6,7 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, ErrorCode};
 use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Ordinal};
+use wakeline_cuda::{Calls, ContextConfig, CuStream, CudaContext, Ordinal};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
 use wakeline_tests::driver_tests;
@@ -18,6 +18,7 @@ driver_tests![
     Both: a_port_outlives_its_stream_and_context_handles,
         case_24_nothing_is_asked_of_a_stream_that_is_gone,
         dropping_ports_and_streams_under_work_returns_at_once,
+        single_calls_are_dropped_behind_their_store,
         a_word_passes_on_when_its_stores_have_landed,
         a_kept_owner_goes_after_the_last_port,
         a_kept_owner_goes_before_its_context,
@@ -66,6 +67,20 @@ fn case_24_nothing_is_asked_of_a_stream_that_is_gone(rig: &Rig) {
             drop(stream);
         });
     }
+}
+
+/// Its memory is not freed under a store.
+fn single_calls_are_dropped_behind_their_store(rig: &Rig) {
+    let stream = rig.busy(ms(40));
+    let mut calls = Calls::new(rig.context(), &stream).unwrap();
+    let start = Wall::now();
+    calls.store(7).unwrap();
+    calls.store(8).unwrap();
+    assert!(start.elapsed() < Duration::from_millis(30), "they are enqueued");
+    drop(calls);
+    assert!(start.elapsed() >= Duration::from_millis(20), "{:?}", start.elapsed());
+    let calls = Calls::new(rig.context(), &stream).unwrap();
+    assert_eq!(calls.query_stream().unwrap(), wakeline_core::Status::Done);
 }
 
 fn dropping_ports_and_streams_under_work_returns_at_once(rig: &Rig) {

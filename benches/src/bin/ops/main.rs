@@ -21,7 +21,7 @@ const USAGE: &str = "usage: ops [--device sim|cuda] [--driver FILE] [--rounds N]
   --driver     load this library in place of the system's driver
   --rounds N   rounds of each length (default: 20)
   --seconds N  how long each crowd runs (default: 3)
-  CASE         await, loop, idle (default: all)";
+  CASE         await, submit, loop, idle (default: all)";
 
 /// Which lengths are awaited.
 const LENGTHS_US: [u64; 6] = [5, 20, 100, 1_000, 5_000, 10_000];
@@ -60,7 +60,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         match word.as_str() {
             "--rounds" => args.rounds = usize::try_from(number()?).unwrap_or(1),
             "--seconds" => args.seconds = number()?,
-            "await" | "loop" | "idle" => args.cases.push(word),
+            "await" | "submit" | "loop" | "idle" => args.cases.push(word),
             _ => return Err(format!("unknown argument `{word}`\n{USAGE}")),
         }
     }
@@ -82,6 +82,9 @@ fn run<M: Machine>(machine: M, args: &Args) -> Result<(), Error> {
         for us in LENGTHS_US {
             bench.awaits(Nanos::from_micros(us), args.rounds)?.iter().for_each(print);
         }
+    }
+    if wants("submit") {
+        bench.submits(args.rounds)?.iter().for_each(print);
     }
     if wants("loop") {
         let length = Nanos::from_micros(50);

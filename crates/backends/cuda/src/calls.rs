@@ -11,6 +11,7 @@ use wakeline_mapped::driver::{LineDriver, RawEvent};
 use wakeline_mapped::error::CallError;
 
 use crate::cuda::Cuda;
+use crate::memory::HostBuffer;
 use crate::sys::{
     CU_CTX_SCHED_AUTO, CU_CTX_SCHED_BLOCKING_SYNC, CU_CTX_SCHED_MASK, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD,
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING,
@@ -62,6 +63,8 @@ pub struct Calls<'c> {
     stream: CuStream,
     event: RawEvent,
     context: &'c CudaContext,
+    /// What [`store`](Self::store) stores into.
+    word: Option<HostBuffer>,
     /// Kept for its drop.
     _bound: Bound<'c, Cuda>,
 }
@@ -82,7 +85,7 @@ impl<'c> Calls<'c> {
         let bound = context.bind()?;
         // SAFETY: the context is bound.
         let event = unsafe { context.driver().event_create() }?;
-        Ok(Self { stream: stream.clone(), event, context, _bound: bound })
+        Ok(Self { stream: stream.clone(), event, context, word: None, _bound: bound })
     }
 
     /// The same with an event for which [`synchronize_event`](Self::synchronize_event) sleeps until the device's interrupt.
@@ -115,6 +118,21 @@ impl<'c> Calls<'c> {
     pub fn record(&self) -> Result<(), CallError> {
         // SAFETY: the context is bound, the event is its own and the stream kept.
         unsafe { self.cuda().event_record(self.event, self.stream.raw()) }
+    }
+
+    /// Has the stream store this into a word of the host's memory behind all that was enqueued so far. The first call makes room for it.
+    ///
+    /// # Errors
+    ///
+    /// What the driver said, or there is no memory.
+    pub fn store(&mut self, value: u64) -> Result<(), Error> {
+        let word = match &mut self.word {
+            Some(word) => word,
+            none => none.insert(HostBuffer::new(self.context, size_of::<u64>())?),
+        };
+        // SAFETY: the context is bound and the stream kept. The word is our own, and freed when the stream is done, or not at all.
+        let stored = unsafe { self.context.driver().store(self.stream.raw(), word.address(), value) };
+        stored.map_err(|error| self.context.told(error))
     }
 
     /// Whether anything is left in the stream. Breaks a capture of it.
@@ -274,6 +292,13 @@ impl Schedule {
 
 impl Drop for Calls<'_> {
     fn drop(&mut self) {
+        // A store may be under way.
+        if let Some(word) = self.word.take()
+            && let Err(error) = self.synchronize_stream()
+        {
+            self.context.failed_in_drop(&error);
+            core::mem::forget(word);
+        }
         // SAFETY: the context is bound, and the event was made here and is destroyed once; the driver keeps what it still needs of it.
         if let Err(error) = unsafe { self.cuda().event_destroy(self.event) } {
             self.context.failed_in_drop(&error);
