@@ -82,9 +82,10 @@ impl Fleet {
     /// Learns from the end of a flight.
     pub(crate) fn learn(&self, course: &Course, permit: Option<&Permit>, seen: Option<Seen>) {
         let Some(permit) = permit else { return };
-        let Some(seen) = seen else { return permit.lane().lose() };
-        let took = permit.lane().arrive(&course.ticket, seen.at, seen.exact);
-        self.known.learn(course.kind, took, course.late, seen.exact);
+        let Some(seen) = seen else { return };
+        if let Some(lesson) = permit.lane().arrive(&course.ticket, seen.at, seen.exact) {
+            self.known.learn(course.kind, lesson.took, course.late, lesson.exact);
+        }
     }
 }
 

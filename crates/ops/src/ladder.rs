@@ -147,7 +147,6 @@ impl<D: Device> Submission<D> {
         let flying = fleet.counters.in_flight_before(number);
         let now = core.tender.now();
         let ticket = self.stream.lane().depart(now, fleet.known.expect(wish.kind));
-        self.expected = true;
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
         let mut course = Course { kind: wish.kind, ticket, handed: now, late: Nanos::ZERO };
         let spin = core.spin_until(now, &ticket, few && trusted);
@@ -199,10 +198,6 @@ impl<D: Device> Submission<D> {
         self.count();
         let stream = self.stream.clone();
         let core = stream.core();
-        if self.expected {
-            // A waker that panicked as it was cloned: nobody tells of the end.
-            stream.lane().lose();
-        }
         match core.arm(&stream) {
             Ok((mut point, arming)) => {
                 if arming == Arming::Armed {

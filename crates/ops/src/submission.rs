@@ -19,22 +19,13 @@ pub struct Submission<D: Device> {
     pub(crate) permit: Option<Permit>,
     /// What it keeps is let go or somebody else's to see to.
     pub(crate) departed: bool,
-    /// Its stream expects its end, and somebody has yet to tell of that.
-    pub(crate) expected: bool,
     /// Its number among all flights, once it counts as one.
     number: Option<u64>,
 }
 
 impl<D: Device> Submission<D> {
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
-        Self {
-            stream,
-            owners: Owners::new(),
-            permit: Some(permit),
-            departed: false,
-            expected: false,
-            number: None,
-        }
+        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false, number: None }
     }
 
     /// Counts it among the flights, once; its number.
