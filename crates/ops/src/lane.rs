@@ -142,6 +142,12 @@ impl Lane {
         admitted
     }
 
+    /// Whether nothing is in front of whoever has a place.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) & !WAITS <= 1
+    }
+
     /// Whether nothing is in flight: all that was submitted has been seen to end, and none is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.taken.load(Ordering::Acquire) & !WAITS == 0
@@ -176,8 +182,7 @@ impl Lane {
         let work = before.wrapping_add(service.unwrap_or(Nanos::ZERO).as_nanos());
         self.work_ns.store(work, Ordering::Relaxed);
         let mut expected = service.map(|service| now + service);
-        if self.taken.load(Ordering::Relaxed) & !WAITS <= 1 {
-            // Nothing is in front.
+        if self.is_alone() {
             self.anchor(now.as_nanos(), before, true);
         } else if let Some(alone) = expected {
             let ahead = scaled(work.wrapping_sub(read(&self.anchor_work)), read(&self.rate));
@@ -187,6 +192,7 @@ impl Lane {
         Ticket { submitted: now, expected, work }
     }
 
+    #[inline]
     fn anchor(&self, at: u64, work: u64, sure: bool) {
         self.anchor_at.store(at, Ordering::Relaxed);
         self.anchor_work.store(work, Ordering::Relaxed);
@@ -218,6 +224,7 @@ impl Lane {
     }
 
     /// What the end of one that waited behind others tells of the rate; when it came, as far as is known.
+    #[inline(never)]
     fn correct(&self, ticket: &Ticket, at: u64, exact: bool) -> u64 {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (rate, anchor_work) = (read(&self.rate), read(&self.anchor_work));
@@ -242,6 +249,7 @@ impl Lane {
 }
 
 /// How long so much work takes at this rate.
+#[cold]
 fn scaled(work: u64, rate: u64) -> u64 {
     work.min(BACKLOG_NS_MAX) * rate / RATE_ONE
 }
