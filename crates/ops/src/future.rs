@@ -165,6 +165,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
                 flight.abandon();
                 let waited = wait_for(&stream);
                 flight.land_and_wait(waited.clone());
+                stream.core().tender.let_go();
                 waited?;
                 O::finish(pending)
             }

@@ -389,22 +389,26 @@ impl<D: Device> Core<D> {
         }
         if reached() {
             self.tender.unwatch(lookout, who);
-            return Self::see(flight, Seen { at: self.tender.now(), exact: false });
+            return self.see(flight, Seen { at: self.tender.now(), exact: false });
         }
         if lookout.until().is_none() {
             return Looked::Pends;
         }
         match self.tender.watch(lookout, who, &mut || flight.is_over() || reached()) {
             Watched::Ended if !flight.is_over() => {
-                Self::see(flight, Seen { at: self.tender.now(), exact: true })
+                self.see(flight, Seen { at: self.tender.now(), exact: true })
             }
             Watched::Ended | Watched::NotAsked => Looked::Pends,
             Watched::Again => Looked::Again,
         }
     }
 
-    fn see(flight: &Handle, seen: Seen) -> Looked {
-        if flight.see(seen) { Looked::Ended } else { Looked::Pends }
+    fn see(&self, flight: &Handle, seen: Seen) -> Looked {
+        if !flight.see(seen) {
+            return Looked::Pends;
+        }
+        self.tender.let_go();
+        Looked::Ended
     }
 
     /// Its task watches no longer.

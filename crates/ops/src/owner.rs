@@ -115,7 +115,7 @@ impl Owners {
     /// Takes all of another's, which is empty then and may be filled again.
     #[inline]
     pub(crate) fn take_from(&mut self, other: &mut Self) {
-        while let Some(owner) = other.next() {
+        for owner in other.by_ref() {
             self.push(owner);
         }
         // All of the first few are taken.

@@ -66,6 +66,7 @@ pub(crate) trait Tender<P: CompletionPort>: Send + Sync {
     fn tend(&self, port: P, charge: &Charge<'_>, flight: Handle);
     fn watch(&self, lookout: &Lookout, who: usize, ended: &mut dyn FnMut() -> bool) -> Watched;
     fn unwatch(&self, lookout: &Lookout, who: usize);
+    fn let_go(&self);
     fn alarm(&self, at: Instant, waker: &Waker);
 }
 
@@ -85,6 +86,10 @@ impl<P: CompletionPort, T: Tend<P> + Send + Sync> Tender<P> for T {
 
     fn unwatch(&self, lookout: &Lookout, who: usize) {
         Tend::unwatch(self, lookout, who);
+    }
+
+    fn let_go(&self) {
+        Tend::let_go(self);
     }
 
     fn alarm(&self, at: Instant, waker: &Waker) {
