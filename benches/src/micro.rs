@@ -21,7 +21,7 @@ const ADAPT: &str = "flag:park_us=50,backstop_us=100000+adapt:late_pct=1,guard_u
 pub type Case = fn(u64) -> Result<(), Error>;
 
 /// The loop alone, which `xtask` takes off each other case; then the cases.
-pub const CASES: [(&str, Case); 17] = [
+pub const CASES: [(&str, Case); 19] = [
     ("empty", empty),
     ("descriptor_check", descriptor_check),
     ("machine_step", machine_step),
@@ -39,7 +39,13 @@ pub const CASES: [(&str, Case); 17] = [
     ("operation_port_calls", operation::raw),
     ("operation_awaited", operation::awaited),
     ("operation_chained", operation::chained),
+    ("operation_begun", operation::in_two_polls),
+    ("operation_ended", operation::in_two_polls),
 ];
+
+/// Cases of which one function is counted and nothing else, with what callgrind is to know it by.
+pub const PARTS: [(&str, &str); 2] =
+    [("operation_begun", "*::operation::begin*"), ("operation_ended", "*::operation::end*")];
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
 fn empty(n: u64) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Instruction counts as a guard on the hot paths: repeatable on any machine, where times are not.
 //!
 //! The binary `micro` of `wakeline-benches` runs one case: `micro CASE N` runs it N times, `micro --list` prints the
-//! cases, one a line. Each is run twice under callgrind, with different N; the difference over the difference of the
+//! cases, one a line, and behind it the one function that is counted where it is not all. Each is run twice under callgrind, with different N; the difference over the difference of the
 //! Ns is what one run of the case costs, start-up left out. A case named `empty` is the loop by itself: its cost is
 //! taken off the others. The limits are in `benches/limits.toml`, a line a case: `descriptor_check = 10`.
 
@@ -42,18 +42,22 @@ pub(crate) fn run() -> Result<()> {
 
     let micro = workspace.release_bin("micro");
     let (listed, _) = Cmd::new(&micro).arg("--list").read_quietly()?;
-    let cases: BTreeSet<&str> = listed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let parts: BTreeMap<&str, Option<&str>> = listed.lines().filter_map(case_of).collect();
+    let cases: BTreeSet<&str> = parts.keys().copied().collect();
     check_names(&cases, &limits)?;
 
+    let part = |case: &str| parts.get(case).copied().flatten();
     let count = |case: &str| -> Result<u64> {
-        let [first, second] = RUNS.map(|runs| collected(&callgrind(&micro).arg(case).arg(runs.to_string())));
+        let command = |runs: u64| callgrind(part(case)).arg(&micro).arg(case).arg(runs.to_string());
+        let [first, second] = RUNS.map(|runs| collected(&command(runs)));
         Ok(hundredths(first?, second?))
     };
     let empty = if cases.contains(EMPTY) { count(EMPTY)? } else { 0 };
     let mut over = Vec::new();
     println!("  {:<32} {:>12} {:>7}", "instructions of", "one", "limit");
     for (case, limit) in &limits {
-        let cost = count(case)?.saturating_sub(empty);
+        // Of a part the loop is none.
+        let cost = count(case)?.saturating_sub(if part(case).is_none() { empty } else { 0 });
         println!("  {case:<32} {:>9}.{:02} {limit:>7}", cost / 100, cost % 100);
         if cost > limit * 100 + NOISE_HUNDREDTHS {
             over.push(case.as_str());
@@ -89,8 +93,18 @@ fn check_names(cases: &BTreeSet<&str>, limits: &BTreeMap<String, u64>) -> Result
     Ok(())
 }
 
-fn callgrind(micro: &std::path::Path) -> Cmd {
-    Cmd::new("valgrind").words("--tool=callgrind --callgrind-out-file=/dev/null").arg(micro)
+/// A line of the list: a case, and the function of it that is counted, where that is not all.
+fn case_of(line: &str) -> Option<(&str, Option<&str>)> {
+    let mut words = line.split_whitespace();
+    words.next().map(|case| (case, words.next()))
+}
+
+fn callgrind(part: Option<&str>) -> Cmd {
+    let all = Cmd::new("valgrind").words("--tool=callgrind --callgrind-out-file=/dev/null");
+    match part {
+        Some(function) => all.arg(format!("--toggle-collect={function}")),
+        None => all,
+    }
 }
 
 /// How many instructions the command took, as callgrind says.
@@ -117,6 +131,9 @@ mod tests {
     fn counts_are_read_and_start_up_is_left_out() {
         assert_eq!(parse_collected("==7== Events    : Ir\n==7== Collected : 309437\n"), Some(309_437));
         assert_eq!(parse_collected("valgrind: no"), None);
+        assert_eq!(case_of("a"), Some(("a", None)));
+        assert_eq!(case_of("a *::b*"), Some(("a", Some("*::b*"))));
+        assert_eq!(case_of(" "), None);
         assert_eq!(hundredths(300_000 + 1_000 * 12, 300_000 + 51_000 * 12), 1_200);
     }
 

@@ -5,14 +5,17 @@
 
 use std::process::ExitCode;
 
-use wakeline_benches::micro::CASES;
+use wakeline_benches::micro::{CASES, PARTS};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => {
             for (name, _) in CASES {
-                println!("{name}");
+                match PARTS.iter().find(|(part, _)| *part == name) {
+                    Some((_, function)) => println!("{name} {function}"),
+                    None => println!("{name}"),
+                }
             }
             ExitCode::SUCCESS
         }

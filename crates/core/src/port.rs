@@ -321,6 +321,10 @@ pub trait Tend<P: CompletionPort>: Clock {
     /// The task watches no longer, whatever `lookout` says.
     fn unwatch(&self, lookout: &Lookout, who: usize);
 
+    /// A task has seen the end of its point by itself: its awaiter [is over](Awaiter::is_over). Who tends lets go of such points within a bounded time, and
+    /// MUST NOT do so here, nor make a driver call. Provided: nothing.
+    fn let_go(&self) {}
+
     /// Wakes `waker` once at about `at`, or earlier.
     ///
     /// MUST NOT call it from within. Who tends may have closed: then nobody is woken.

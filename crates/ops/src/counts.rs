@@ -33,6 +33,7 @@ impl FlightCounts {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) begun: AtomicU64,
+    /// Of those that the poll that submitted them has not seen.
     pub(crate) landed: AtomicU64,
     pub(crate) spun: AtomicU64,
     pub(crate) watched: AtomicU64,
@@ -45,10 +46,11 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn read(&self) -> FlightCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        let spun = read(&self.spun);
         FlightCounts {
             // First what ends, so that no flight is seen to end before it began.
-            landed: read(&self.landed),
-            spun: read(&self.spun),
+            landed: read(&self.landed) + spun,
+            spun,
             watched: read(&self.watched),
             leaked: read(&self.leaked),
             owners_leaked: read(&self.owners_leaked),
@@ -68,7 +70,7 @@ impl Counters {
     #[inline]
     pub(crate) fn in_flight_before(&self, number: u64) -> u64 {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        number.saturating_sub(read(&self.landed) + read(&self.leaked))
+        number.saturating_sub(read(&self.spun) + read(&self.landed) + read(&self.leaked))
     }
 
     pub(crate) fn add(counter: &AtomicU64, by: u64) {

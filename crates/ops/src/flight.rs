@@ -18,19 +18,14 @@ use core::ops::Deref;
 use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, PoisonError};
 
-use smallvec::SmallVec;
 use wakeline_core::{Awaiter, Error, ErrorCode, Instant, Lookout, Nanos, Report, Residual};
 
 use crate::counts::Counters;
 use crate::known::{Kind, Known};
 use crate::lane::{Permit, Ticket};
-use crate::owner::Owner;
+use crate::owner::Owners;
 use crate::panics::survive;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Lock, Ordering};
-
-/// How many owners a submission keeps without an allocation.
-pub(crate) type Owners = SmallVec<[Owner; OWNERS_INLINE]>;
-const OWNERS_INLINE: usize = 4;
 
 /// How many flights that are over are kept for those to come; about 400 bytes each.
 const KEPT_MAX: usize = 1_024;
@@ -56,14 +51,9 @@ impl Fleet {
     }
 
     /// Lets go what a flight keeps where the work is done, else leaks it.
-    #[inline]
     pub(crate) fn settle(&self, owners: &mut Owners, permit: &mut Option<Permit>, done: bool) {
         if done {
-            let mut owners = owners.drain(..);
-            // Each, whatever becomes of those before it.
-            while !survive(|| owners.by_ref().for_each(drop)) {
-                Counters::add(&self.counters.panics, 1);
-            }
+            self.let_go(owners);
             Counters::add(&self.counters.landed, 1);
         } else {
             self.leak(owners);
@@ -72,19 +62,30 @@ impl Fleet {
         drop(permit.take());
     }
 
+    /// Lets go what was kept for work that is done.
+    #[inline]
+    pub(crate) fn let_go(&self, owners: &mut Owners) {
+        // Each, whatever becomes of those before it.
+        while !survive(|| owners.let_go()) {
+            Counters::add(&self.counters.panics, 1);
+        }
+    }
+
     #[cold]
     fn leak(&self, owners: &mut Owners) {
         Counters::add(&self.counters.owners_leaked, owners.len() as u64);
-        owners.drain(..).for_each(core::mem::forget);
+        owners.for_each(core::mem::forget);
         Counters::add(&self.counters.leaked, 1);
     }
 
     /// Learns from the end of a flight.
+    #[inline]
     pub(crate) fn learn(&self, course: &Course, permit: Option<&Permit>, seen: Option<Seen>) {
         let Some(permit) = permit else { return };
-        let Some(seen) = seen else { return permit.lane().lose() };
-        let took = permit.lane().arrive(&course.ticket, seen.at, seen.exact);
-        self.known.learn(course.kind, took, course.late, seen.exact);
+        let Some(seen) = seen else { return };
+        if let Some(lesson) = permit.lane().arrive(&course.ticket, seen.at, seen.exact) {
+            self.known.learn(course.kind, lesson.took, course.late, lesson.exact);
+        }
     }
 }
 
@@ -144,6 +145,8 @@ struct State {
     course: Option<Course>,
     outcome: Option<Result<(), Error>>,
     waker: Option<Waker>,
+    /// Somebody waits for the outcome on the spot.
+    waited_for: bool,
 }
 
 impl core::fmt::Debug for Flight {
@@ -156,9 +159,27 @@ impl core::fmt::Debug for Flight {
 #[derive(Debug)]
 pub(crate) struct Handle(Arc<Flight>);
 
+/// What is known of a flight that somebody awaits, when it is handed over.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) course: Course,
+    pub(crate) waker: Waker,
+    /// What its task is called where it watches.
+    pub(crate) who: usize,
+    /// Whether its task may be woken before the end, to watch.
+    pub(crate) watches: bool,
+    /// Where it watches by now: until when.
+    pub(crate) until: Option<Instant>,
+}
+
 impl Handle {
-    /// A flight that keeps all this, and is counted by now.
-    pub(crate) fn new(fleet: &Arc<Fleet>, owners: Owners, permit: Option<Permit>) -> Self {
+    /// A flight that keeps all this, and is counted by now. Takes the owners out.
+    pub(crate) fn new(
+        fleet: &Arc<Fleet>,
+        owners: &mut Owners,
+        permit: Option<Permit>,
+        awaited: Option<Awaited>,
+    ) -> Self {
         let kept = fleet.blank.lock().pop();
         let flight = kept.unwrap_or_else(|| {
             Arc::new(Flight {
@@ -175,26 +196,19 @@ impl Handle {
         {
             let mut state = flight.state.lock();
             state.fleet = Some(Arc::clone(fleet));
-            state.owners = owners;
+            state.owners.take_from(owners);
             state.permit = permit;
+            if let Some(Awaited { course, waker, who, watches, until }) = awaited {
+                state.course = Some(course);
+                state.waker = Some(waker);
+                flight.who.store(who, Ordering::Relaxed);
+                flight.watches.store(watches, Ordering::Relaxed);
+                if let Some(until) = until {
+                    flight.lookout.watch_until(until);
+                }
+            }
         }
         Self(flight)
-    }
-
-    /// Sets who is to be woken, and what is expected, before anybody else has it.
-    pub(crate) fn prepare(&self, course: Course, waker: Option<Waker>, who: usize) {
-        self.who.store(who, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        state.course = Some(course);
-        state.waker = waker;
-    }
-
-    /// Its task may be woken early; where it watches already, until then.
-    pub(crate) fn let_watch(&self, until: Option<Instant>) {
-        self.watches.store(true, Ordering::Relaxed);
-        if let Some(until) = until {
-            self.lookout.watch_until(until);
-        }
     }
 }
 
@@ -223,21 +237,26 @@ impl Drop for Handle {
         if !self.0.is_over() {
             self.0.land(Err(Error::new(ErrorCode::WatcherClosed, [])));
         }
-        let state = core::mem::take(&mut *self.0.state.lock());
         self.0.over.store(false, Ordering::Relaxed);
         self.0.watches.store(false, Ordering::Relaxed);
         self.0.lookout.stop();
         self.0.lookout.take_woken();
-        let Some(fleet) = &state.fleet else { return };
+        // Its end has taken everything else.
+        let (fleet, waker) = {
+            let mut state = self.0.state.lock();
+            state.outcome = None;
+            state.waited_for = false;
+            (state.fleet.take(), state.waker.take())
+        };
+        let Some(fleet) = fleet else { return };
         {
             let mut blank = fleet.blank.lock();
             if blank.len() < KEPT_MAX {
                 blank.push(Arc::clone(&self.0));
             }
         }
-        // What is left in it, a waker at most, is somebody else's.
-        let State { fleet, waker, .. } = state;
-        if let Some(fleet) = fleet {
+        if let Some(waker) = waker {
+            // Somebody else's.
             fleet.guard(|| drop(waker));
         }
     }
@@ -281,14 +300,17 @@ impl Flight {
         self.end(outcome, |course| report.and_then(|report| Seen::of(&report, course.handed)));
     }
 
-    /// Ends the flight, whose word its task has seen.
-    pub(crate) fn land_seen(&self, seen: Seen) {
-        let fleet = self.state.lock().fleet.clone();
-        if self.end(Ok(()), |_| Some(seen))
-            && let Some(fleet) = fleet
-        {
-            Counters::add(&fleet.counters.watched, 1);
+    /// Ends the flight, whose word its own task has seen: under one lock, and nobody is woken. False where somebody else ends it: then its task is
+    /// told as any.
+    pub(crate) fn see(&self, seen: Seen) -> bool {
+        let Some((fleet, waker)) = self.settle(true, |_| Some(seen), |state| state.waker.take()) else {
+            return false;
+        };
+        Counters::add(&fleet.counters.watched, 1);
+        if let Some(waker) = waker {
+            fleet.guard(|| drop(waker));
         }
+        true
     }
 
     /// Ends the flight; nothing is known of when.
@@ -296,35 +318,48 @@ impl Flight {
         self.end(outcome, |_| None);
     }
 
-    /// Ends the flight, the first time that it is called: lets go what it keeps where the work is done, else leaks it. Then wakes
-    /// whoever awaits it. Whether this was the first.
-    fn end(&self, outcome: Result<(), Error>, seen: impl FnOnce(&Course) -> Option<Seen>) -> bool {
-        // `AcqRel`: whoever finds it over finds all that came before.
-        if self.over.swap(true, Ordering::AcqRel) {
-            return false;
-        }
-        let (fleet, mut owners, mut permit, course) = {
-            let mut state = self.state.lock();
-            let owners = core::mem::take(&mut state.owners);
-            (state.fleet.clone(), owners, state.permit.take(), state.course.take())
-        };
-        let Some(fleet) = fleet else { return false };
-        if let Some(course) = &course {
-            let seen = if outcome.is_ok() { seen(course) } else { None };
-            fleet.learn(course, permit.as_ref(), seen);
-        }
-        fleet.settle(&mut owners, &mut permit, outcome.is_ok());
+    /// Ends the flight, then wakes whoever awaits it.
+    fn end(&self, outcome: Result<(), Error>, seen: impl FnOnce(&Course) -> Option<Seen>) {
+        let Some((fleet, ())) = self.settle(outcome.is_ok(), seen, |_| ()) else { return };
         // Only now: who has been told finds nothing kept any more.
-        let waker = {
+        let (waker, waited_for) = {
             let mut state = self.state.lock();
             state.outcome = Some(outcome);
-            state.waker.take()
+            (state.waker.take(), state.waited_for)
         };
-        self.landed.notify_all();
+        if waited_for {
+            // A system call, whether or not somebody waits.
+            self.landed.notify_all();
+        }
         if let Some(waker) = waker {
             fleet.guard(|| waker.wake());
         }
-        true
+    }
+
+    /// The first time that it is called: lets go what it keeps where the work is done, else leaks it. Whose it is, and what was `also` taken
+    /// out at the same time.
+    fn settle<T>(
+        &self,
+        done: bool,
+        seen: impl FnOnce(&Course) -> Option<Seen>,
+        also: impl FnOnce(&mut State) -> T,
+    ) -> Option<(Arc<Fleet>, T)> {
+        // `AcqRel`: whoever finds it over finds all that came before.
+        if self.over.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let mut owners = Owners::new();
+        let (fleet, mut permit, course, also) = {
+            let mut state = self.state.lock();
+            owners.take_from(&mut state.owners);
+            (state.fleet.clone()?, state.permit.take(), state.course.take(), also(&mut state))
+        };
+        if let Some(course) = &course {
+            let seen = if done { seen(course) } else { None };
+            fleet.learn(course, permit.as_ref(), seen);
+        }
+        fleet.settle(&mut owners, &mut permit, done);
+        Some((fleet, also))
     }
 
     /// Whether somebody ends it, or has.
@@ -378,6 +413,7 @@ impl Flight {
         let mut state = self.state.lock();
         while state.outcome.is_none() {
             // Letting go what others wrote panics at most, which is counted: an outcome comes.
+            state.waited_for = true;
             state = self.landed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }

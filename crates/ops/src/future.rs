@@ -1,6 +1,7 @@
 //! Operations being awaited.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
@@ -10,7 +11,7 @@ use crate::config::LATE_US_MAX;
 use crate::flight::Handle;
 use crate::interest::Place;
 use crate::known::Kind;
-use crate::ladder::{Departed, Wish, Word, wait_for};
+use crate::ladder::{Departed, Looked, Wish, Word, wait_for};
 use crate::op::DeviceOp;
 use crate::policy::SchedulingPolicy;
 use crate::port::Device;
@@ -41,12 +42,13 @@ use crate::submission::Submission;
 /// - [`ErrorCode::Timeout`] and [`ErrorCode::Cancelled`] where it [was to end](Self::timeout) so.
 #[must_use = "it does nothing until it is awaited"]
 pub struct DeviceFuture<O: DeviceOp> {
-    state: State<O>,
+    /// This and the limits are dropped by hand, so that a future that is over calls nothing for them.
+    state: ManuallyDrop<State<O>>,
     key: u64,
     late_us: u32,
     /// It has not been woken before its end yet.
     warms: bool,
-    limits: Option<Box<Limits<O::Device>>>,
+    limits: ManuallyDrop<Option<Box<Limits<O::Device>>>>,
 }
 
 enum State<O: DeviceOp> {
@@ -54,7 +56,7 @@ enum State<O: DeviceOp> {
     Bound(O, Result<Runtime<O::Device>, Error>, Option<usize>),
     Waits(O, Stream<O::Device>),
     /// The word is there where it alone says that the work is done.
-    Flying(Handle, Option<Word<O::Device>>, Stream<O::Device>, Option<O::Pending>),
+    Flying(Handle, Option<Word<O::Device>>, Stream<O::Device>, O::Pending),
     Over,
 }
 
@@ -70,7 +72,8 @@ struct Limits<D: Device> {
 
 impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
-        Self { state: State::Bound(op, runtime, None), key: 0, late_us: 0, warms: true, limits: None }
+        let state = ManuallyDrop::new(State::Bound(op, runtime, None));
+        Self { state, key: 0, late_us: 0, warms: true, limits: ManuallyDrop::new(None) }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -85,7 +88,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
 
     /// Has `policy` choose among the runtime's streams, instead of the runtime's own.
     pub fn schedule(mut self, policy: &impl SchedulingPolicy) -> Self {
-        if let State::Bound(_, _, number) = &mut self.state {
+        if let State::Bound(_, _, number) = &mut *self.state {
             *number = Some(policy.next());
         }
         self
@@ -154,105 +157,110 @@ impl<O: DeviceOp> DeviceFuture<O> {
     ///
     /// As the future, but for its limits.
     pub fn sync(mut self) -> Result<<O as DeviceOp>::Output, Error> {
-        self.limits = None;
-        match core::mem::replace(&mut self.state, State::Over) {
+        self.drop_limits();
+        match self.take_state() {
             State::Bound(op, runtime, number) => sync_on(op, &runtime?.next_stream(number)?),
             State::Waits(op, stream) => sync_on(op, &stream),
             State::Flying(flight, _, stream, pending) => {
                 flight.abandon();
                 let waited = wait_for(&stream);
                 flight.land_and_wait(waited.clone());
+                stream.core().tender.let_go();
                 waited?;
-                O::finish(pending.ok_or_else(over)?)
+                O::finish(pending)
             }
             State::Over => Err(over()),
         }
     }
 
     /// Submits where there is room, else has the task woken when there is.
-    fn submit(&mut self, op: O, stream: Stream<O::Device>, context: &Context<'_>) -> Result<Sent<O>, Error> {
+    #[inline]
+    fn submit(
+        &mut self,
+        op: O,
+        stream: Stream<O::Device>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
         let Poll::Ready(permit) = stream.lane().admit(context) else {
-            self.state = State::Waits(op, stream);
-            return Ok(Sent::NotYet);
+            *self.state = State::Waits(op, stream);
+            return Poll::Pending;
         };
         let wish = Wish { kind: Kind::of::<O>(self.key), late_us: self.late_us };
         let mut submission = Submission::new(stream.clone(), permit);
-        let (pending, armed) = stream.device().together(|| {
+        // Written where it stays, and not handed through: it is large.
+        let mut armed = None;
+        let pending = stream.device().together(|| {
             let pending = op.execute(&mut submission)?;
-            Ok::<_, Error>((pending, stream.core().arm(&stream)))
+            armed = Some(stream.core().arm(&stream));
+            Ok::<_, Error>(pending)
         })?;
-        Ok(match submission.depart(armed, wish, context)? {
-            Departed::Landed => Sent::Landed(pending),
+        match submission.depart(&mut armed, wish, context)? {
+            Departed::Landed => Poll::Ready(O::finish(pending)),
             Departed::Flying(flight, word, watches) => {
-                let stream = submission.stream().clone();
-                self.state = State::Flying(flight, word, stream, Some(pending));
-                Sent::Flying(watches)
+                let over = flight.is_over();
+                *self.state = State::Flying(flight, word, stream, pending);
+                self.warms &= !watches;
+                if over {
+                    // Whoever tends has ended it on the spot, or meanwhile.
+                    return self.watch_on(context);
+                }
+                // Who ends it from now on has the waker.
+                if watches {
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending
             }
-        })
+        }
     }
 
+    #[inline]
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
-        if let State::Flying(..) = &self.state {
-            return self.settle(Sent::Flying(false), false, context);
+        if matches!(*self.state, State::Flying(..)) {
+            return self.watch_on(context);
         }
-        let (op, stream) = match core::mem::replace(&mut self.state, State::Over) {
+        let (op, stream) = match self.take_state() {
             State::Bound(op, runtime, number) => {
                 (op, runtime.and_then(|runtime| runtime.next_stream(number))?)
             }
             State::Waits(op, stream) => (op, stream),
             State::Flying(..) | State::Over => return Poll::Ready(Err(over())),
         };
-        if let Some(limits) = &mut self.limits
+        if let Some(limits) = &mut *self.limits
             && let Some(error) = limits.exceeded(stream.core(), None)
         {
             return Poll::Ready(Err(error));
         }
-        let sent = self.submit(op, stream, context)?;
-        self.settle(sent, true, context)
+        self.submit(op, stream, context)
     }
 
-    /// What there is after a submission, or in a later poll.
-    fn settle(
-        &mut self,
-        sent: Sent<O>,
-        fresh: bool,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
-        let again = match sent {
-            Sent::Landed(pending) => return Poll::Ready(O::finish(pending)),
-            Sent::NotYet => return Poll::Pending,
-            Sent::Flying(again) => again,
-        };
-        let State::Flying(flight, word, stream, pending) = &mut self.state else { return Poll::Pending };
+    /// A later poll.
+    fn watch_on(&mut self, context: &mut Context<'_>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
+        let State::Flying(flight, word, stream, _) = &*self.state else { return Poll::Pending };
         let core = stream.core();
-        let again = if fresh {
-            self.warms &= !again;
-            again
-        } else if self.warms && core.warm(flight, word.as_ref()) {
+        let looked = if self.warms && core.warm(flight, word.as_ref()) {
             // It watches from the next poll on: others of its thread run in between.
             self.warms = false;
-            true
+            Looked::Again
         } else {
             core.watch_on(flight, word.as_ref())
         };
+        if looked == Looked::Ended {
+            return self.finish(Ok(()));
+        }
         let Poll::Ready(outcome) = flight.poll(context) else {
-            if again {
+            if looked == Looked::Again {
                 core.tender.again(context);
             }
             return Poll::Pending;
         };
-        let pending = pending.take();
-        self.state = State::Over;
-        Poll::Ready(outcome.and_then(|()| O::finish(pending.ok_or_else(over)?)))
+        self.finish(outcome)
     }
-}
 
-/// What a poll has sent on its way.
-enum Sent<O: DeviceOp> {
-    NotYet,
-    Landed(O::Pending),
-    /// Whether its task watches it.
-    Flying(bool),
+    /// It has ended so.
+    fn finish(&mut self, outcome: Result<(), Error>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
+        let State::Flying(.., pending) = self.take_state() else { return Poll::Ready(Err(over())) };
+        Poll::Ready(outcome.and_then(|()| O::finish(pending)))
+    }
 }
 
 fn over() -> Error {
@@ -303,9 +311,17 @@ impl<O: DeviceOp> Future for DeviceFuture<O> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let polled = this.advance(context);
-        let Some(limits) = &mut this.limits else { return polled };
-        let (core, word) = match &this.state {
+        if this.limits.is_some() { this.poll_limited(context) } else { this.advance(context) }
+    }
+}
+
+impl<O: DeviceOp> DeviceFuture<O> {
+    /// A poll of one that may end before its work.
+    #[cold]
+    fn poll_limited(&mut self, context: &mut Context<'_>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
+        let polled = self.advance(context);
+        let Some(limits) = &mut *self.limits else { return polled };
+        let (core, word) = match &*self.state {
             State::Waits(_, stream) if polled.is_pending() => (stream.core(), None),
             State::Flying(_, word, stream, _) if polled.is_pending() => {
                 (stream.core(), Some(Flown(word.as_ref())))
@@ -317,34 +333,49 @@ impl<O: DeviceOp> Future for DeviceFuture<O> {
         };
         core.interests.register(core, &mut limits.place, context, limits.deadline, limits.cancel.as_ref());
         // Only now: what comes from here on is told.
-        let Some(error) = limits.exceeded(core, word.as_ref()) else { return Poll::Pending };
-        this.give_up();
-        Poll::Ready(Err(error))
+        match limits.exceeded(core, word.as_ref()) {
+            None => Poll::Pending,
+            Some(error) => {
+                self.give_up();
+                Poll::Ready(Err(error))
+            }
+        }
     }
-}
 
-impl<O: DeviceOp> DeviceFuture<O> {
+    /// What it was until now; it is over from now on.
+    #[inline]
+    fn take_state(&mut self) -> State<O> {
+        ManuallyDrop::into_inner(core::mem::replace(&mut self.state, ManuallyDrop::new(State::Over)))
+    }
+
+    fn drop_limits(&mut self) {
+        drop(ManuallyDrop::into_inner(core::mem::take(&mut self.limits)));
+    }
+
     /// Nobody awaits it any more.
+    #[cold]
     fn give_up(&mut self) {
-        self.limits = None;
-        if let State::Flying(flight, _, stream, _) = &self.state {
+        self.drop_limits();
+        if let State::Flying(flight, _, stream, _) = &*self.state {
             flight.abandon();
             stream.core().unwatch(flight);
         }
-        let state = core::mem::replace(&mut self.state, State::Over);
-        drop(state);
+        drop(self.take_state());
     }
 }
 
 impl<O: DeviceOp> Drop for DeviceFuture<O> {
+    #[inline]
     fn drop(&mut self) {
-        self.give_up();
+        if !matches!(*self.state, State::Over) || self.limits.is_some() {
+            self.give_up();
+        }
     }
 }
 
 impl<O: DeviceOp> fmt::Debug for DeviceFuture<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
+        let state = match &*self.state {
             State::Bound(..) => "bound",
             State::Waits(..) => "waits for room",
             State::Flying(..) => "in flight",

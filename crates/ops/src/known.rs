@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use wakeline_core::Nanos;
 
 /// How many kinds of operations are known at a time; about 24 bytes each.
-const PLACES: usize = 256;
+const PLACES: usize = 1 << u8::BITS;
 
 /// After so many in a row that took longer than expected, the shortest of them is what is expected.
 const ABOVE_MAX: u64 = 4;
@@ -46,10 +46,9 @@ impl Kind {
         Self((hash.0 ^ key.wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1)
     }
 
-    fn place(self) -> usize {
+    fn place(self) -> u8 {
         // The high bits of a product depend on all bits of a number.
-        let spread = self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
-        usize::try_from(spread).unwrap_or(0) % PLACES
+        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()[0]
     }
 }
 
@@ -90,26 +89,30 @@ struct Place {
 /// How long the operations of a device take. Fixed memory; a look and a lesson are a few loads and stores.
 #[derive(Debug)]
 pub(crate) struct Known {
-    places: Box<[Place]>,
+    places: Box<[Place; PLACES]>,
 }
 
 impl Known {
     pub(crate) fn new() -> Self {
-        Self { places: (0..PLACES).map(|_| Place::default()).collect() }
+        Self { places: Box::new(core::array::from_fn(|_| Place::default())) }
     }
 
     /// How long this kind takes, where it is known.
     #[inline]
     pub(crate) fn expect(&self, kind: Kind) -> Option<Nanos> {
-        let place = self.places.get(kind.place())?;
+        let place = &self.places[usize::from(kind.place())];
         let ns = place.ns.load(Ordering::Relaxed);
         (place.kind.load(Ordering::Relaxed) == kind.0 && ns > 0).then(|| Nanos::from_nanos(ns))
     }
 
     /// One has taken this long, give or take `about`; or less, where its end was only seen some time later.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: it is called once, and a call costs more than it does"
+    )]
+    #[inline(always)]
     pub(crate) fn learn(&self, kind: Kind, took: Nanos, about: Nanos, exact: bool) {
-        let Some(place) = self.places.get(kind.place()) else { return };
+        let place = &self.places[usize::from(kind.place())];
         let took = took.as_nanos().max(1);
         let (least, most) = (took.saturating_sub(about.as_nanos()), took.saturating_add(about.as_nanos()));
         let known = place.ns.load(Ordering::Relaxed);
@@ -121,6 +124,11 @@ impl Known {
             place.below.store(0, Ordering::Relaxed);
             place.slept.store(0, Ordering::Relaxed);
             return place.ns.store(took, Ordering::Release);
+        }
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        if exact && took == known && read(&place.above) | read(&place.below) | read(&place.slept) == 0 {
+            // As expected, as the last ones.
+            return;
         }
         let near = known + known / 16 + NEAR_NS;
         if exact {

@@ -24,12 +24,13 @@
 use core::task::Context;
 
 use wakeline_core::{
-    Arming, Charge, CompletionPort, Error, Instant, Lookout, MemoryDescriptor, Nanos, Status, Watched,
+    Arming, Charge, CompletionPort, Error, ErrorCode, Instant, Lookout, MemoryDescriptor, Nanos, Status,
+    Watched,
 };
 
 use crate::config::{CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX};
 use crate::counts::Counters;
-use crate::flight::{Course, Handle, Seen};
+use crate::flight::{Awaited, Course, Handle, Seen};
 use crate::known::Kind;
 use crate::lane::Ticket;
 use crate::point::{OpLine, OpPoint};
@@ -62,12 +63,38 @@ const SOONER_NS_MAX: u64 = 60_000;
 /// A word that alone says that its work is done.
 pub(crate) type Word<D> = MemoryDescriptor<OpLine<<D as Device>::Line>>;
 
+/// The point behind a submission, and what came of arming it.
+pub(crate) type Armed<D> = (OpPoint<<D as Device>::Point>, Arming);
+
 /// What has become of a submission in the poll that made it.
 pub(crate) enum Departed<D: Device> {
     /// It is done, and what it kept is let go.
     Landed,
     /// In flight. The word is there where it alone counts; whether the task watches it from now on.
     Flying(Handle, Option<Word<D>>, bool),
+}
+
+/// What a submission sets out with.
+#[derive(Clone, Copy, Debug)]
+struct Outlook {
+    now: Instant,
+    /// How long its kind takes, where that is known.
+    service: Option<Nanos>,
+    /// How many others are in flight.
+    flying: u64,
+    /// Whether its task may watch from now on.
+    spins: bool,
+}
+
+/// What came of a later poll's look at the word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Looked {
+    /// It is done: the task has ended its flight, and nobody else tells it so.
+    Ended,
+    /// Nothing, unless somebody else has ended it.
+    Pends,
+    /// The same, and it is to be polled again at once.
+    Again,
 }
 
 /// What whoever awaits it said.
@@ -79,20 +106,28 @@ pub(crate) struct Wish {
 
 impl<D: Device> Core<D> {
     /// The point behind all that is enqueued in `stream`, armed where it can be.
-    pub(crate) fn arm(&self, stream: &Stream<D>) -> Result<(OpPoint<D::Point>, Arming), Error> {
-        let by_word = self.watches_words && self.config.completion == Completion::Word;
-        let made =
-            if by_word { self.device.armed_point(stream.raw()) } else { self.device.point(stream.raw()) };
-        let mut point = OpPoint::new(made?);
-        let arming = match self.config.completion {
-            _ if !self.watches_words => Arming::Unsupported,
-            Completion::Poll => Arming::Unsupported,
-            Completion::Word => match point.arm_own()? {
-                Arming::Armed => Arming::Armed,
-                Arming::Unsupported => self.call_back(stream, &mut point)?,
-            },
-            Completion::Callback => self.call_back(stream, &mut point)?,
-        };
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: it is called once, and a call costs more than it does"
+    )]
+    #[inline(always)]
+    pub(crate) fn arm(&self, stream: &Stream<D>) -> Result<Armed<D>, Error> {
+        if self.by_word {
+            let mut point = OpPoint::new(self.device.armed_point(stream.raw())?);
+            if point.arm_own()? == Arming::Armed {
+                return Ok((point, Arming::Armed));
+            }
+            let arming = self.call_back(stream, &mut point)?;
+            return Ok((point, arming));
+        }
+        self.arm_otherwise(stream)
+    }
+
+    #[inline(never)]
+    fn arm_otherwise(&self, stream: &Stream<D>) -> Result<Armed<D>, Error> {
+        let mut point = OpPoint::new(self.device.point(stream.raw())?);
+        let calls_back = self.watches_words && self.config.completion == Completion::Callback;
+        let arming = if calls_back { self.call_back(stream, &mut point)? } else { Arming::Unsupported };
         Ok((point, arming))
     }
 
@@ -107,10 +142,9 @@ impl<D: Device> Core<D> {
     }
 
     /// Until when the task is to watch from submission on, if it is to.
-    fn spin_until(&self, now: Instant, ticket: &Ticket, few: bool) -> Option<Instant> {
-        let budget = Nanos::from_micros(self.config.spin_us.into());
-        let expected = ticket.expected.filter(|expected| few && *expected <= now + budget)?;
-        (budget > Nanos::ZERO).then(|| (now + budget).min(expected + Nanos::from_nanos(SPREAD_NS)))
+    fn spin_until(&self, now: Instant, ticket: &Ticket) -> Option<Instant> {
+        let expected = ticket.expected.filter(|expected| *expected <= now + self.spin)?;
+        (self.spin > Nanos::ZERO).then(|| (now + self.spin).min(expected + Nanos::from_nanos(SPREAD_NS)))
     }
 
     /// Hands a flight to who tends.
@@ -127,43 +161,93 @@ impl<D: Device> Submission<D> {
     /// # Errors
     ///
     /// What the device says where it cannot be known when it is done; what it keeps is leaked then.
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: it is called once, and a call costs more than it does"
+    )]
+    #[inline(always)]
     pub(crate) fn depart(
         &mut self,
-        armed: Result<(OpPoint<D::Point>, Arming), Error>,
+        armed: &mut Option<Result<Armed<D>, Error>>,
         wish: Wish,
         context: &Context<'_>,
     ) -> Result<Departed<D>, Error> {
-        let number = self.count();
-        let (mut point, arming) = match armed {
-            Ok(armed) => armed,
-            Err(error) => {
-                self.leak();
-                return Err(error);
+        if let Some(Ok((point, arming))) = armed {
+            let Some(outlook) = self.set_out(point, *arming, wish) else { return Ok(Departed::Landed) };
+            if let Some(Ok((point, arming))) = armed.take() {
+                return Ok(self.hand_over(point, arming, wish, outlook, context));
             }
-        };
+        }
+        // Nobody can say when it ends.
+        self.leak();
+        Err(armed.take().and_then(Result::err).unwrap_or_else(|| Error::new(ErrorCode::WatcherClosed, [])))
+    }
+
+    /// Looks whether its end has come already where that may be; `None` where it has, and what it kept is let go.
+    ///
+    /// What is alone in its stream, and ends so, is never known of there.
+    #[inline(never)]
+    fn set_out(&mut self, point: &OpPoint<D::Point>, arming: Arming, wish: Wish) -> Option<Outlook> {
         let core = &**self.stream.core();
-        let fleet = &core.fleet;
-        let trusted = core.trusts && arming == Arming::Armed;
-        let flying = fleet.counters.in_flight_before(number);
+        let fleet = &*core.fleet;
+        let flying = fleet.counters.in_flight_before(self.number);
         let now = core.tender.now();
-        let ticket = self.stream.lane().depart(now, fleet.known.expect(wish.kind));
-        self.expected = true;
+        let service = fleet.known.expect(wish.kind);
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
+        let spins = few && core.trusts && arming == Arming::Armed;
+        if spins
+            && service.is_some_and(|service| service <= core.spin)
+            && self.stream.lane().is_alone()
+            && point.reached()
+        {
+            // The clock was read right before.
+            fleet.known.learn(wish.kind, Nanos::ZERO, Nanos::ZERO, true);
+            self.land();
+            return None;
+        }
+        Some(Outlook { now, service, flying, spins })
+    }
+
+    /// Its end was seen by whoever submits it.
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: it is called once, and a call costs more than it does"
+    )]
+    #[inline(always)]
+    fn land(&mut self) {
+        let fleet = &*self.stream.core().fleet;
+        self.departed = true;
+        Counters::add(&fleet.counters.spun, 1);
+        fleet.let_go(&mut self.owners);
+        self.permit = None;
+    }
+
+    /// The same where it has not ended by now.
+    #[inline(never)]
+    fn hand_over(
+        &mut self,
+        mut point: OpPoint<D::Point>,
+        arming: Arming,
+        wish: Wish,
+        outlook: Outlook,
+        context: &Context<'_>,
+    ) -> Departed<D> {
+        let core = &**self.stream.core();
+        let (fleet, Outlook { now, service, flying, spins }) = (&core.fleet, outlook);
+        let ticket = self.stream.lane().depart(now, service);
         let mut course = Course { kind: wish.kind, ticket, handed: now, late: Nanos::ZERO };
-        let spin = core.spin_until(now, &ticket, few && trusted);
+        let spin = if spins { core.spin_until(now, &ticket) } else { None };
         let mut watches = false;
         // A name of its own among those of this device, and most likely of others.
-        let who = usize::try_from(number << 1 & 0xFFFF_FFFF).unwrap_or(0);
+        let who = usize::try_from(self.number << 1 & 0xFFFF_FFFF).unwrap_or(0);
         let who = core::ptr::from_ref(fleet).addr().wrapping_add(who) | 1;
         if let Some(until) = spin {
-            match core.watch_first(&point, until, who, ticket.expected.map(|at| at.since(now))) {
+            match core.watch_first(&point, until, who, ticket.expected.map(|at| at.since(course.handed))) {
                 Watched::Ended => {
-                    let at = core.tender.now();
-                    self.departed = true;
-                    Counters::add(&fleet.counters.spun, 1);
-                    fleet.learn(&course, self.permit.as_ref(), Some(Seen { at, exact: true }));
-                    fleet.settle(&mut self.owners, &mut self.permit, true);
-                    return Ok(Departed::Landed);
+                    let seen = Seen { at: core.tender.now(), exact: true };
+                    fleet.learn(&course, self.permit.as_ref(), Some(seen));
+                    self.land();
+                    return Departed::Landed;
                 }
                 Watched::Again => watches = true,
                 Watched::NotAsked => {}
@@ -175,42 +259,34 @@ impl<D: Device> Submission<D> {
         if arming == Arming::Armed {
             point.seal();
         }
+        let trusted = core.trusts && arming == Arming::Armed;
         let word = if trusted { point.word().cloned() } else { None };
         // What is watched now is not slept through.
         let expected = ticket.expected.filter(|_| !watches).map_or(Nanos::ZERO, |at| at.since(course.handed));
         let sooner = (expected.as_nanos() / SOONER).min(SOONER_NS_MAX);
         let expected = expected - Nanos::from_nanos(sooner);
         let crowd = if flying >= CROWD_FLIGHTS { crowd_late_us(expected) } else { 0 };
-        let late = Nanos::from_micros(wish.late_us.max(crowd).into());
-        course.late = late;
-        let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
+        course.late = Nanos::from_micros(wish.late_us.max(crowd).into());
+        let early = flying < FEW_FLIGHTS_MAX && wish.late_us == 0 && arming == Arming::Armed;
+        let until = spin.filter(|_| watches);
+        let awaited = Awaited { course, waker, who, watches: early, until };
         self.departed = true;
-        let flight = Handle::new(fleet, owners, permit);
-        flight.prepare(course, Some(waker), who);
-        if few && arming == Arming::Armed {
-            flight.let_watch(spin.filter(|_| watches));
-        }
-        core.tend(point, arming, expected, late, &flight);
-        Ok(Departed::Flying(flight, word, watches))
+        let flight = Handle::new(fleet, &mut self.owners, self.permit.take(), Some(awaited));
+        core.tend(point, arming, expected, course.late, &flight);
+        Departed::Flying(flight, word, watches)
     }
 
     /// Ends it with a flight that nobody awaits.
     pub(crate) fn fly(&mut self) {
-        self.count();
         let stream = self.stream.clone();
         let core = stream.core();
-        if self.expected {
-            // A waker that panicked as it was cloned: nobody tells of the end.
-            stream.lane().lose();
-        }
         match core.arm(&stream) {
             Ok((mut point, arming)) => {
                 if arming == Arming::Armed {
                     point.seal();
                 }
                 self.departed = true;
-                let (owners, permit) = (core::mem::take(&mut self.owners), self.permit.take());
-                let flight = Handle::new(&core.fleet, owners, permit);
+                let flight = Handle::new(&core.fleet, &mut self.owners, self.permit.take(), None);
                 core.tend(point, arming, Nanos::ZERO, Nanos::ZERO, &flight);
             }
             Err(_) => self.leak(),
@@ -223,7 +299,6 @@ impl<D: Device> Submission<D> {
     ///
     /// What the device says; what it keeps is leaked then.
     pub(crate) fn wait(mut self) -> Result<(), Error> {
-        self.count();
         let waited = wait_for(&self.stream);
         self.departed = true;
         let fleet = &self.stream.core().fleet;
@@ -234,7 +309,6 @@ impl<D: Device> Submission<D> {
     /// Nobody can know when it is done.
     #[cold]
     fn leak(&mut self) {
-        self.count();
         self.departed = true;
         let fleet = &self.stream.core().fleet;
         fleet.settle(&mut self.owners, &mut self.permit, false);
@@ -305,30 +379,36 @@ impl<D: Device> Core<D> {
         early
     }
 
-    /// A later poll: looks at the word, and watches it where the task is to. Whether it is to be polled again at once.
-    pub(crate) fn watch_on(&self, flight: &Handle, word: Option<&Word<D>>) -> bool {
+    /// A later poll: looks at the word, and watches it where the task is to.
+    pub(crate) fn watch_on(&self, flight: &Handle, word: Option<&Word<D>>) -> Looked {
         let reached = || word.is_some_and(MemoryDescriptor::reached);
         let (lookout, who) = flight.lookout();
         if flight.is_over() {
             self.tender.unwatch(lookout, who);
-            return false;
+            return Looked::Pends;
         }
         if reached() {
             self.tender.unwatch(lookout, who);
-            flight.land_seen(Seen { at: self.tender.now(), exact: false });
-            return false;
+            return self.see(flight, Seen { at: self.tender.now(), exact: false });
         }
         if lookout.until().is_none() {
-            return false;
+            return Looked::Pends;
         }
         match self.tender.watch(lookout, who, &mut || flight.is_over() || reached()) {
             Watched::Ended if !flight.is_over() => {
-                flight.land_seen(Seen { at: self.tender.now(), exact: true });
-                false
+                self.see(flight, Seen { at: self.tender.now(), exact: true })
             }
-            Watched::Ended | Watched::NotAsked => false,
-            Watched::Again => true,
+            Watched::Ended | Watched::NotAsked => Looked::Pends,
+            Watched::Again => Looked::Again,
         }
+    }
+
+    fn see(&self, flight: &Handle, seen: Seen) -> Looked {
+        if !flight.see(seen) {
+            return Looked::Pends;
+        }
+        self.tender.let_go();
+        Looked::Ended
     }
 
     /// Its task watches no longer.

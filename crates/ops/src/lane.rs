@@ -3,12 +3,21 @@
 //! A stream runs its work one after another. So what is submitted ends after what is in front of it, and by as much as it takes itself:
 //!
 //! ```text
-//!   expected end = max(now, expected end of what is in front) + how long its kind takes
+//!   last end that is known of                                              one more
+//!   ──────────┼──────────── work in front, each as long as its kind takes ────┼── its own ──┼──►
+//!             anchor        └──────────────── times the rate ─────────────────────────────┘ expected end
 //! ```
 //!
-//! What has ended tells by how much that was wrong, and what is submitted from then on starts from there. Where much is in front, errors
-//! add up; then the pace at which ends have come counts instead. Failure modes: work that is not submitted here (another user of the
-//! stream, [`async_on`](crate::DeviceOp::async_on)) is not known of; streams that slow each other down are each as slow as they were before.
+//! Work is counted in the time that it is expected to take, from the beginning of the stream on; so what lies between two ends is a difference of two
+//! numbers, however long and short kinds are mixed. How long it took over that time is the *rate*: one number a stream, an average over
+//! about as much work as there is in front. It makes good what is wrong with all kinds at a time, other users of the device say, or what adds up over many.
+//! Each end that is seen moves the anchor, so that an error is made good once.
+//!
+//! An end that had come before anybody looked tells a bound and nothing else. The anchor is then where the end was expected, the rate is at most what the bound
+//! allows, and gets a little quicker: who waits by a rate that is too slow is told of ends at that rate, and so would keep it for good.
+//!
+//! Failure modes: work that is not submitted here (another user of the stream, [`async_on`](crate::DeviceOp::async_on)), and the first of
+//! a kind, take no time as far as is known; streams that slow each other down are each as slow as they were before.
 
 use core::sync::atomic::AtomicU64;
 use core::task::{Context, Poll, Waker};
@@ -20,11 +29,16 @@ use crate::panics::survive;
 use crate::stream::IN_FLIGHT_MAX;
 use crate::sync::{AtomicUsize, Lock, Ordering};
 
-/// With so many in front the pace of ends counts, and not how long each takes.
-const DEEP: u64 = 4;
+/// A rate of one: the work takes as long as it is expected to. Rates are kept within a sixteenth and sixteen times of it.
+const RATE_ONE: u64 = 1 << 10;
+const RATE_MIN: u64 = RATE_ONE / 16;
+const RATE_MAX: u64 = RATE_ONE * 16;
 
-/// By what part of it a pace gets quicker for each end that had come before anybody looked.
-const QUICKENS: u64 = 16;
+/// By what part of it a rate gets quicker for as much work as there is in front, where all of that had ended before anybody looked.
+const QUICKENS: u64 = 4;
+
+/// The most work that counts as in front: an hour, so that products stay within 64 bits.
+const BACKLOG_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Somebody waits for a place.
 const WAITS: usize = 1 << (usize::BITS - 1);
@@ -37,15 +51,16 @@ pub(crate) struct Lane {
     taken: AtomicUsize,
     /// Who waits for one.
     waiting: Lock<Vec<Waker>>,
-    flying: AtomicUsize,
-    /// When what is in flight is expected to end.
-    busy_until: AtomicU64,
-    /// By how much expectations were changed since the beginning.
-    shift: AtomicU64,
-    /// When the last end came.
-    ended_at: AtomicU64,
-    /// How far apart ends come while others wait behind.
-    pace_ns: AtomicU64,
+    /// How much work was submitted since the beginning, as it is expected to take.
+    work_ns: AtomicU64,
+    /// Where ends are counted from: when the last one came as far as is known, and how much of the work was behind it.
+    anchor_at: AtomicU64,
+    anchor_work: AtomicU64,
+    /// The last one that is known for sure: the same, where nobody looked too late.
+    sure_at: AtomicU64,
+    sure_work: AtomicU64,
+    /// How long work takes by how long it is expected to; see [`RATE_ONE`].
+    rate: AtomicU64,
 }
 
 /// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
@@ -58,7 +73,16 @@ pub(crate) struct Ticket {
     pub(crate) submitted: Instant,
     /// When it ends; `None` where nothing is known.
     pub(crate) expected: Option<Instant>,
-    shift: u64,
+    /// All work up to its end.
+    work: u64,
+}
+
+/// What an end tells of how long it took by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lesson {
+    pub(crate) took: Nanos,
+    /// It took as long; else at most.
+    pub(crate) exact: bool,
 }
 
 impl Lane {
@@ -72,11 +96,12 @@ impl Lane {
             places,
             taken: AtomicUsize::new(0),
             waiting: Lock::new(Vec::new()),
-            flying: AtomicUsize::new(0),
-            busy_until: AtomicU64::new(0),
-            shift: AtomicU64::new(0),
-            ended_at: AtomicU64::new(0),
-            pace_ns: AtomicU64::new(0),
+            work_ns: AtomicU64::new(0),
+            anchor_at: AtomicU64::new(0),
+            anchor_work: AtomicU64::new(0),
+            sure_at: AtomicU64::new(0),
+            sure_work: AtomicU64::new(0),
+            rate: AtomicU64::new(RATE_ONE),
         })
     }
 
@@ -117,6 +142,12 @@ impl Lane {
         admitted
     }
 
+    /// Whether nothing is in front of whoever has a place.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) & !WAITS <= 1
+    }
+
     /// Whether nothing is in flight: all that was submitted has been seen to end, and none is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.taken.load(Ordering::Acquire) & !WAITS == 0
@@ -141,59 +172,86 @@ impl Lane {
         }
     }
 
-    /// One more is submitted, which takes `service` where that is known.
+    /// One more is submitted, which takes `service` where that is known. It has its place by now.
+    ///
+    /// Threads that submit or see an end at one moment may lose one of two changes: then an expectation is off until the next end.
+    #[inline]
     pub(crate) fn depart(&self, now: Instant, service: Option<Nanos>) -> Ticket {
-        let ahead = self.flying.fetch_add(1, Ordering::Relaxed) as u64;
-        let mut begins = now;
-        if ahead > 0 {
-            begins = begins.max(Instant::from_nanos(self.busy_until.load(Ordering::Relaxed)));
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let before = read(&self.work_ns);
+        let work = before.wrapping_add(service.unwrap_or(Nanos::ZERO).as_nanos());
+        self.work_ns.store(work, Ordering::Relaxed);
+        let mut expected = service.map(|service| now + service);
+        if self.is_alone() {
+            self.anchor(now.as_nanos(), before, true);
+        } else if let Some(alone) = expected {
+            let ahead = scaled(work.wrapping_sub(read(&self.anchor_work)), read(&self.rate));
+            let behind = Instant::from_nanos(read(&self.anchor_at).saturating_add(ahead));
+            expected = Some(behind.max(alone));
         }
-        let mut expected = service.map(|service| begins + service);
-        let pace = self.pace_ns.load(Ordering::Relaxed);
-        if let (Some(service), true) = (service, ahead >= DEEP && pace > 0) {
-            let paced = self.ended_at.load(Ordering::Relaxed).saturating_add(pace.saturating_mul(ahead + 1));
-            expected = Some(Instant::from_nanos(paced).max(now + service));
-        }
-        self.busy_until.store(expected.unwrap_or(begins).as_nanos(), Ordering::Relaxed);
-        Ticket { submitted: now, expected, shift: self.shift.load(Ordering::Relaxed) }
+        Ticket { submitted: now, expected, work }
     }
 
-    /// One has ended, at that moment or, where that is not `exact`, some time before; how long it took by itself, at most then.
-    pub(crate) fn arrive(&self, ticket: &Ticket, at: Instant, exact: bool) -> Nanos {
-        let behind = self.flying.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
-        let before = Instant::from_nanos(self.ended_at.load(Ordering::Relaxed));
-        self.ended_at.store(at.as_nanos().max(before.as_nanos()), Ordering::Relaxed);
-        let took = at.since(ticket.submitted.max(before));
-        if behind == 0 {
-            self.busy_until.store(at.as_nanos(), Ordering::Relaxed);
-        } else if let Some(expected) = ticket.expected {
-            // What was changed since it was expected is not wrong a second time.
-            let shift = self.shift.load(Ordering::Relaxed);
-            let wrong = at.as_nanos().wrapping_sub(expected.as_nanos());
-            let wrong = wrong.wrapping_sub(shift.wrapping_sub(ticket.shift));
-            self.shift.store(shift.wrapping_add(wrong), Ordering::Relaxed);
-            let busy = self.busy_until.load(Ordering::Relaxed);
-            let moved = busy.saturating_add_signed(wrong.cast_signed());
-            self.busy_until.store(moved.max(at.as_nanos()), Ordering::Relaxed);
+    #[inline]
+    fn anchor(&self, at: u64, work: u64, sure: bool) {
+        self.anchor_at.store(at, Ordering::Relaxed);
+        self.anchor_work.store(work, Ordering::Relaxed);
+        if sure {
+            self.sure_at.store(at, Ordering::Relaxed);
+            self.sure_work.store(work, Ordering::Relaxed);
         }
-        if before > ticket.submitted {
-            let pace = self.pace_ns.load(Ordering::Relaxed);
-            let took = took.as_nanos();
-            let pace = match pace {
-                0 => took,
-                _ if exact => pace - pace / 8 + took / 8,
-                // Who waits by a pace that is too slow is told of ends at that pace, and so would keep it for good.
-                _ => pace.min(took) - pace.min(took) / QUICKENS,
-            };
-            self.pace_ns.store(pace, Ordering::Relaxed);
-        }
-        took
     }
 
-    /// One is over that nobody saw the end of.
-    pub(crate) fn lose(&self) {
-        self.flying.fetch_sub(1, Ordering::Relaxed);
+    /// One has ended, at that moment or, where that is not `exact`, some time before; what that tells of it, if anything.
+    #[inline]
+    pub(crate) fn arrive(&self, ticket: &Ticket, at: Instant, exact: bool) -> Option<Lesson> {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (anchor_at, sure_at) = (read(&self.anchor_at), read(&self.sure_at));
+        let (anchor_work, at) = (read(&self.anchor_work), at.as_nanos());
+        let begun = ticket.submitted.as_nanos().max(anchor_at);
+        let since = ticket.work.wrapping_sub(anchor_work);
+        if since.cast_signed() < 0 || at < begun {
+            // An end behind it was told of before.
+            return None;
+        }
+        let mut end = at;
+        if ticket.submitted.as_nanos() < anchor_at {
+            end = self.correct(ticket, at, exact);
+        }
+        self.anchor(end, ticket.work, exact);
+        // Where the one before had ended before anybody looked, nobody knows when this one began.
+        (anchor_at == sure_at).then(|| Lesson { took: Nanos::from_nanos(at - begun), exact })
     }
+
+    /// What the end of one that waited behind others tells of the rate; when it came, as far as is known.
+    #[inline(never)]
+    fn correct(&self, ticket: &Ticket, at: u64, exact: bool) -> u64 {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (rate, anchor_work) = (read(&self.rate), read(&self.anchor_work));
+        let backlog = read(&self.work_ns).wrapping_sub(anchor_work).min(BACKLOG_NS_MAX);
+        let took = at.saturating_sub(read(&self.sure_at)).min(BACKLOG_NS_MAX);
+        let work = ticket.work.wrapping_sub(read(&self.sure_work)).min(BACKLOG_NS_MAX);
+        let own = ticket.work.wrapping_sub(anchor_work).min(backlog);
+        if ticket.expected.is_none() || work == 0 || own == 0 {
+            return at;
+        }
+        let (changed, end) = if exact {
+            // Both averages are by how much work they are of.
+            ((rate * backlog + took * RATE_ONE) / (backlog + work), at)
+        } else {
+            let end = at.min(read(&self.anchor_at).saturating_add(scaled(own, rate)));
+            let quicker = rate * own / (backlog * QUICKENS);
+            (rate.min(took * RATE_ONE / work).saturating_sub(quicker), end)
+        };
+        self.rate.store(changed.clamp(RATE_MIN, RATE_MAX), Ordering::Relaxed);
+        end
+    }
+}
+
+/// How long so much work takes at this rate.
+#[cold]
+fn scaled(work: u64, rate: u64) -> u64 {
+    work.min(BACKLOG_NS_MAX) * rate / RATE_ONE
 }
 
 impl Permit {
@@ -213,6 +271,8 @@ impl Drop for Permit {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     fn us(us: u64) -> Nanos {
@@ -223,74 +283,127 @@ mod tests {
         Instant::ORIGIN + us(at)
     }
 
+    /// A ticket, and the place that goes with it.
+    fn depart(lane: &Arc<Lane>, now: Instant, service: Option<Nanos>) -> (Ticket, Permit) {
+        let permit = lane.admit_anyway();
+        (lane.depart(now, service), permit)
+    }
+
+    fn took(took: Nanos, exact: bool) -> Lesson {
+        Lesson { took, exact }
+    }
+
     #[test]
     fn work_ends_behind_what_is_in_front_of_it() {
         let lane = Lane::new();
-        let first = lane.depart(at(100), Some(us(50)));
-        let second = lane.depart(at(110), Some(us(50)));
-        assert_eq!((first.expected, second.expected), (Some(at(150)), Some(at(200))));
-        assert_eq!(lane.arrive(&first, at(150), true), us(50));
-        assert_eq!(lane.arrive(&second, at(205), true), us(55), "not what it waited for");
-        let third = lane.depart(at(400), Some(us(50)));
-        assert_eq!(third.expected, Some(at(450)), "nothing is in front any more");
+        let (first, second) = (depart(&lane, at(100), Some(us(50))), depart(&lane, at(110), Some(us(50))));
+        assert_eq!((first.0.expected, second.0.expected), (Some(at(150)), Some(at(200))));
+        assert_eq!(lane.arrive(&first.0, at(150), true), Some(took(us(50), true)));
+        assert_eq!(lane.arrive(&second.0, at(205), true), Some(took(us(55), true)), "not what it waited for");
+        drop((first, second));
+        let third = depart(&lane, at(400), Some(us(50)));
+        assert_eq!(third.0.expected, Some(at(450)), "nothing is in front any more");
     }
 
     #[test]
     fn an_error_is_made_good_once() {
         let lane = Lane::new();
-        let [first, second, third] = [0; 3].map(|_| lane.depart(at(0), Some(us(100))));
+        let [first, second, third] = [0; 3].map(|_| depart(&lane, at(0), Some(us(100))));
         // The first takes 40 us longer, the others as expected.
-        lane.arrive(&first, at(140), true);
-        assert_eq!(lane.depart(at(141), Some(us(100))).expected, Some(at(440)));
-        lane.arrive(&second, at(240), true);
-        lane.arrive(&third, at(340), true);
-        assert_eq!(lane.depart(at(341), Some(us(100))).expected, Some(at(540)));
+        lane.arrive(&first.0, at(140), true);
+        drop(first);
+        assert_eq!(depart(&lane, at(141), Some(us(100))).0.expected, Some(at(440)));
+        lane.arrive(&second.0, at(240), true);
+        lane.arrive(&third.0, at(340), true);
+        drop((second, third));
+        let _other = lane.admit_anyway();
+        assert_eq!(depart(&lane, at(341), Some(us(100))).0.expected, Some(at(540)));
     }
 
     #[test]
-    fn what_is_not_known_is_not_expected_and_a_long_queue_goes_by_its_pace() {
+    fn an_end_that_nobody_saw_come_teaches_nothing_of_the_next() {
         let lane = Lane::new();
-        let unknown = lane.depart(at(0), None);
-        assert_eq!(unknown.expected, None);
-        lane.arrive(&unknown, at(10), true);
+        let [first, second, third, fourth] = [0; 4].map(|_| depart(&lane, at(0), Some(us(100))));
+        assert_eq!(lane.arrive(&first.0, at(130), false), Some(took(us(130), false)), "at most so long");
+        assert_eq!(lane.arrive(&second.0, at(130), false), None, "it had ended as well, and took some time");
+        assert_eq!(lane.arrive(&third.0, at(200), true), None, "it began before anybody looked");
+        assert_eq!(lane.arrive(&first.0, at(201), true), None, "told a second time");
+        assert_eq!(lane.arrive(&fourth.0, at(290), true), Some(took(us(90), true)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_expected_and_a_long_queue_goes_by_its_rate() {
+        let lane = Lane::new();
+        let unknown = depart(&lane, at(0), None);
+        assert_eq!(unknown.0.expected, None);
+        lane.arrive(&unknown.0, at(10), true);
+        drop(unknown);
         // Expected to take 10 us each, and one ends every 30.
-        let mut tickets: std::collections::VecDeque<_> =
-            (0..8).map(|_| lane.depart(at(10), Some(us(10)))).collect();
+        let mut flying: VecDeque<_> = (0..8).map(|_| depart(&lane, at(10), Some(us(10)))).collect();
         for n in 1..100 {
             let end = at(10 + 30 * n);
-            lane.arrive(&tickets.pop_front().unwrap(), end, true);
-            tickets.push_back(lane.depart(end, Some(us(10))));
+            lane.arrive(&flying.pop_front().unwrap().0, end, true);
+            flying.push_back(depart(&lane, end, Some(us(10))));
         }
-        let (last, now) = (tickets.back().unwrap().expected.unwrap(), at(10 + 30 * 99));
+        let (last, now) = (flying.back().unwrap().0.expected.unwrap(), at(10 + 30 * 99));
         let wait = last.since(now);
         assert!((us(200)..us(260)).contains(&wait), "{wait}, 240 us of queue");
     }
 
-    /// Tasks that each submit again when they are told: had they been told too late once, they would be for good.
-    #[test]
-    fn a_pace_that_is_too_slow_gets_quicker_by_ends_that_had_come_before() {
-        let (lane, service, depth) = (Lane::new(), us(100), 32);
-        // As left behind by ends that came ten times as slow.
-        lane.pace_ns.store(us(1_000).as_nanos(), Ordering::Relaxed);
+    /// Tasks that each submit again when they are told, by sleeps that end a little before what is expected: one of `depth`, whose work
+    /// takes what the first of the pair says and is known to take the second. By how much each was told late, and how long it waited.
+    fn closed_loop(
+        lane: &Arc<Lane>,
+        depth: usize,
+        kinds: impl IntoIterator<Item = (Nanos, Nanos)>,
+    ) -> Vec<(Nanos, Nanos)> {
         let (mut now, mut free) = (at(0), at(0));
-        let mut flying: std::collections::VecDeque<(Ticket, Instant)> = std::collections::VecDeque::new();
-        let mut depart = |now: Instant, flying: &mut std::collections::VecDeque<_>| {
-            free = free.max(now) + service;
-            flying.push_back((lane.depart(now, Some(service)), free));
-        };
-        (0..depth).for_each(|_| depart(now, &mut flying));
-        let mut waited = Vec::new();
-        for _ in 0..depth * 20 {
-            let (ticket, ended) = flying.pop_front().unwrap();
+        let mut flying: VecDeque<((Ticket, Permit), Instant)> = VecDeque::new();
+        let (mut kinds, mut told) = (kinds.into_iter(), Vec::new());
+        loop {
+            while flying.len() < depth {
+                let Some((length, known)) = kinds.next() else { return told };
+                free = free.max(now) + length;
+                flying.push_back((depart(lane, now, Some(known)), free));
+            }
+            let Some(((ticket, _place), ended)) = flying.pop_front() else { return told };
             // It is looked at when it is expected, and watched from then on.
             let looked = now.max(ticket.expected.unwrap_or(now));
-            let told = looked.max(ended);
-            waited.push(told.since(ticket.submitted));
-            now = told;
-            lane.arrive(&ticket, told, ended > looked);
-            depart(now, &mut flying);
+            now = looked.max(ended);
+            told.push((now.since(ended), now.since(ticket.submitted)));
+            lane.arrive(&ticket, now, ended > looked);
         }
-        let last = waited[waited.len() - 1];
-        assert!(last <= us(100 * depth + 1_000), "{last}: {} us of queue", 100 * depth);
+    }
+
+    /// Had they been told too late once, they would be for good.
+    #[test]
+    fn a_rate_that_is_too_slow_gets_quicker_by_ends_that_had_come_before() {
+        let (lane, depth) = (Lane::new(), 32);
+        // As left behind by ends that came ten times as slow.
+        lane.rate.store(RATE_ONE * 10, Ordering::Relaxed);
+        let told = closed_loop(&lane, depth, (0..depth * 21).map(|_| (us(100), us(100))));
+        let (_, waited) = told[told.len() - 1];
+        assert!(waited <= us(100 * depth as u64 + 1_000), "{waited}: {} us of queue", 100 * depth);
+    }
+
+    /// Short work among long work, in an order that nobody could guess.
+    fn mixed(n: u64) -> u64 {
+        [5, 5_000][(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize & 1]
+    }
+
+    /// By one pace of ends for all of it, most would be told late by more than that.
+    #[test]
+    fn in_a_deep_queue_of_kinds_of_5_us_and_of_5_ms_few_are_told_late() {
+        for (what, longer_by, known_by) in [("as known", 0, 0), ("longer", 3, 0), ("shorter", 0, 3)] {
+            let kinds = (0..800).map(|n| {
+                let length = mixed(n);
+                (us(length + length * longer_by / 100), us(length + length * known_by / 100))
+            });
+            let told = closed_loop(&Lane::new(), 32, kinds);
+            let late = told.iter().filter(|(late, _)| *late > us(200)).count();
+            assert!(late <= 60, "{what}: {late} of {} were told late by more than 200 us", told.len());
+            let last = told[600..].iter().filter(|(late, _)| *late > us(200)).count();
+            assert_eq!(last, 0, "{what}: {last} of the last ones");
+        }
     }
 }

@@ -6,11 +6,11 @@ use core::task::{Context, Waker};
 use std::sync::{Arc, Weak};
 
 use wakeline_core::{
-    Authority, CancelToken, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Mode, Tend,
-    WaitPlan, Watched, within,
+    Authority, CancelToken, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Mode, Nanos,
+    Tend, WaitPlan, Watched, within,
 };
 
-use crate::config::RuntimeConfig;
+use crate::config::{Completion, RuntimeConfig};
 use crate::counts::FlightCounts;
 use crate::flight::{Fleet, Handle};
 use crate::interest::Interests;
@@ -52,6 +52,10 @@ pub(crate) struct Core<D: Device> {
     /// Whether the plan watches words, and whether one alone says that its work is done.
     pub(crate) watches_words: bool,
     pub(crate) trusts: bool,
+    /// Whether they are words that the device stores itself, where it can.
+    pub(crate) by_word: bool,
+    /// For how long a task watches from submission on.
+    pub(crate) spin: Nanos,
     pub(crate) tender: Box<dyn Tender<OpPoint<D::Point>>>,
     pub(crate) interests: Arc<Interests<D>>,
 }
@@ -63,6 +67,7 @@ pub(crate) trait Tender<P: CompletionPort>: Send + Sync {
     fn watch(&self, lookout: &Lookout, who: usize, ended: &mut dyn FnMut() -> bool) -> Watched;
     fn again(&self, context: &mut Context<'_>);
     fn unwatch(&self, lookout: &Lookout, who: usize);
+    fn let_go(&self);
     fn alarm(&self, at: Instant, waker: &Waker);
 }
 
@@ -86,6 +91,10 @@ impl<P: CompletionPort, T: Tend<P> + Send + Sync> Tender<P> for T {
 
     fn unwatch(&self, lookout: &Lookout, who: usize) {
         Tend::unwatch(self, lookout, who);
+    }
+
+    fn let_go(&self) {
+        Tend::let_go(self);
     }
 
     fn alarm(&self, at: Instant, waker: &Waker) {
@@ -140,9 +149,12 @@ impl<D: Device> Runtime<D> {
     {
         let watches_words = matches!(config.plan.mode(), Mode::Flag { .. });
         let trusts = watches_words && config.plan.authority() == Authority::Word;
+        let by_word = watches_words && config.completion == Completion::Word;
+        let spin = Nanos::from_micros(config.spin_us.into());
         let core = |core: &Weak<Core<D>>| {
             let (fleet, interests) = (Fleet::new(), Interests::new(Weak::clone(core)));
-            Core { device, fleet, config, watches_words, trusts, tender: Box::new(tender), interests }
+            let tender = Box::new(tender);
+            Core { device, fleet, config, watches_words, trusts, by_word, spin, tender, interests }
         };
         Self::of(Arc::new_cyclic(core), policy)
     }
@@ -207,8 +219,9 @@ impl<D: Device> Runtime<D> {
     pub(crate) fn next_stream(&self, number: Option<usize>) -> Result<Stream<D>, Error> {
         let streams = &self.inner.streams;
         let number = number.unwrap_or_else(|| (self.inner.next)());
-        let stream = streams.get(number % streams.len().max(1));
-        stream.cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
+        // Most policies count so far and no further.
+        let number = if number < streams.len() { number } else { number % streams.len().max(1) };
+        streams.get(number).cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
     }
 }
 

@@ -3,9 +3,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::flight::Owners;
 use crate::lane::Permit;
-use crate::owner::Owner;
+use crate::owner::{Owner, Owners};
 use crate::port::Device;
 use crate::stream::Stream;
 
@@ -19,28 +18,16 @@ pub struct Submission<D: Device> {
     pub(crate) permit: Option<Permit>,
     /// What it keeps is let go or somebody else's to see to.
     pub(crate) departed: bool,
-    /// Its stream expects its end, and somebody has yet to tell of that.
-    pub(crate) expected: bool,
-    /// Its number among all flights, once it counts as one.
-    number: Option<u64>,
+    /// Its number among all flights.
+    pub(crate) number: u64,
 }
 
 impl<D: Device> Submission<D> {
-    pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
-        Self {
-            stream,
-            owners: Owners::new(),
-            permit: Some(permit),
-            departed: false,
-            expected: false,
-            number: None,
-        }
-    }
-
-    /// Counts it among the flights, once; its number.
+    /// Counts it among the flights.
     #[inline]
-    pub(crate) fn count(&mut self) -> u64 {
-        *self.number.get_or_insert_with(|| self.stream.core().fleet.counters.begin())
+    pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
+        let number = stream.core().fleet.counters.begin();
+        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false, number }
     }
 
     /// The stream in which the work is enqueued.
@@ -70,11 +57,13 @@ impl<D: Device> Submission<D> {
     ///     submission.retain(shared);
     /// }
     /// ```
+    #[inline]
     pub fn retain(&mut self, owner: impl Send + 'static) {
         self.owners.push(Owner::new(owner));
     }
 
     /// The same for what is shared.
+    #[inline]
     pub fn retain_shared<T: Send + Sync + 'static>(&mut self, owner: &Arc<T>) {
         self.retain(Arc::clone(owner));
     }
@@ -82,6 +71,7 @@ impl<D: Device> Submission<D> {
 
 /// Where an operation failed or panicked half way: what it keeps lives on until what it did enqueue is done.
 impl<D: Device> Drop for Submission<D> {
+    #[inline]
     fn drop(&mut self) {
         if !self.departed {
             self.fly();

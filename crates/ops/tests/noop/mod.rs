@@ -75,6 +75,10 @@ impl CompletionPort for NoopPoint {
     }
 
     fn arm(&mut self) -> Result<Arming, Error> {
+        // As a device's own points, which may be armed by now.
+        if self.word.is_some() {
+            return Ok(Arming::Armed);
+        }
         let seq = Seq::new(self.stream.0.armed.fetch_add(1, Ordering::AcqRel) + 1);
         if !self.stream.0.lazy {
             self.stream.0.line.store(SLOT, seq);
@@ -197,7 +201,9 @@ impl Launch for Noop {
 /// Watches in every poll, and never has to be handed anything: its clock costs a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NoopTender {
-    now: Arc<AtomicU64>,
+    pub(crate) now: Arc<AtomicU64>,
+    /// It leaves what is handed over to its task, and tells of nothing.
+    pub(crate) leaves: bool,
     /// Something was handed over.
     pub(crate) tended: Arc<AtomicBool>,
 }
@@ -215,6 +221,9 @@ impl<P: CompletionPort> Tend<P> for NoopTender {
         E: FnOnce(Result<Report, Error>) + Send + 'static,
     {
         self.tended.store(true, Ordering::Relaxed);
+        if self.leaves {
+            return;
+        }
         let wait = wakeline_core::Wait::new(charge.plan).watched(Arming::Armed);
         let (mut wait, _) = wait.start(Instant::ORIGIN);
         let reached = wakeline_core::Observation::Reached;

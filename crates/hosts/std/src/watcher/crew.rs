@@ -428,7 +428,7 @@ impl<'s> Leader<'s> {
             }
         };
         let idle = self.hub.posts[self.post].idle.lock();
-        let quiet = || shard.is_quiet() && !self.hub.is_closing();
+        let quiet = || shard.is_quiet() && !shard.is_stale(core) && !self.hub.is_closing();
         let bound = (until < Instant::MAX).then_some(until);
         let rang = shard.door.sleep(until, quiet, || idle.sleep_at_once(bound));
         let awake = self.hub.clock.now();

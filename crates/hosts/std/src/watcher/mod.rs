@@ -9,6 +9,7 @@
 //! | `flight.rs` | what stands behind a future: the wait machine, its port, its outcome |
 //! | `look.rs` | words and moments that somebody waits for |
 //! | `shard.rs`, `shard/follow.rs` | the flights of one thread, and every decision about them; knows no thread |
+//! | `shard/stale.rs` | those of them that their tasks have ended by themselves |
 //! | `lines.rs` | the words that are watched, over lines of any kind |
 //! | `wheel.rs` | the times, in a timing wheel |
 //! | `contexts.rs` | how often the flights of one device ask its driver |

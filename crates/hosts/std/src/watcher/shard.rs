@@ -20,6 +20,7 @@
 #[cfg(all(test, not(loom)))]
 pub(super) mod census;
 mod follow;
+mod stale;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use super::panics;
 use super::stats::Counters;
 use super::sync::{AtomicBool, AtomicU64, Lock, MutexGuard, Ordering, Queue, fence};
 use super::wheel::Wheel;
+use stale::Sweep;
 
 /// How many arrivals one turn takes at most, so that words are looked at in between.
 const ARRIVALS_PER_TURN_MAX: usize = 1_024;
@@ -49,6 +51,8 @@ pub(super) struct Shard {
     closed: AtomicBool,
     /// A token that rings was cancelled.
     tokens: AtomicBool,
+    /// A task has ended its flight by itself.
+    stale: AtomicBool,
     core: CachePadded<Lock<Core>>,
     /// Since when the leader has been in code that is not ours; zero while it is not. Changed from a time by [`Shard::lead_from`] alone.
     pub(super) away_since: CachePadded<AtomicU64>,
@@ -106,6 +110,7 @@ pub(super) struct Core {
     errands: Vec<Errand>,
     /// Whose tasks watch their words themselves, as far as is known.
     roused: Vec<u32>,
+    sweep: Sweep,
     turns: u32,
     /// Who has left and still stands in the wheels, and their contexts.
     left: Vec<(u32, Option<usize>)>,
@@ -177,6 +182,7 @@ impl Shard {
             asks: VecDeque::new(),
             errands: Vec::new(),
             roused: Vec::new(),
+            sweep: Sweep::new(),
             turns: 0,
             left: Vec::new(),
             reached: Vec::new(),
@@ -191,6 +197,7 @@ impl Shard {
             door: CachePadded::new(Doorbell::new(bell)),
             closed: AtomicBool::new(false),
             tokens: AtomicBool::new(false),
+            stale: AtomicBool::new(false),
             core: CachePadded::new(Lock::new(core)),
             away_since: CachePadded::new(AtomicU64::new(0)),
             counters: CachePadded::default(),
@@ -303,6 +310,7 @@ impl Core {
             self.seen(shard, number, now, Seen::Due);
         }
         self.due = due;
+        self.sweep(shard, now);
         if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
             for number in self.numbers() {
                 // Those alone: to look at the others would end their sleeps.
@@ -333,6 +341,7 @@ impl Core {
                     let next = if fly.cancelled() { fly.see(now, Seen::Due) } else { next };
                     let number = self.enter(fly);
                     self.follow(shard, number, now, next);
+                    self.sweep_for_arrival(shard);
                 }
                 Some(Notice::Gone(fly)) => {
                     let number = fly.tag().number.load(Ordering::Relaxed);
@@ -419,7 +428,7 @@ impl Core {
         if !self.errands.is_empty() || !self.asks.is_empty() {
             return Pace::Look;
         }
-        let (sharp, blunt) = (self.sharp.earliest(), self.blunt.earliest());
+        let (sharp, blunt) = (self.sharp.earliest(), self.blunt.earliest().min(self.sweep.due()));
         if sharp.min(blunt) <= now {
             return Pace::Look;
         }
