@@ -41,6 +41,9 @@ pub const CASES: [(&str, Case); 17] = [
     ("operation_chained", operation::chained),
 ];
 
+/// Cases that another one is part of: that one is taken off, in place of the loop.
+pub const PARTS: [(&str, &str); 1] = [("adapt_decide", "adapt_undecided")];
+
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
 fn empty(n: u64) -> Result<(), Error> {
     for i in 0..n {
@@ -207,7 +210,7 @@ fn adapt_undecided(n: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same with a decision, at any moment of the wait.
+/// The same with a decision and what comes of it, at any moment of the wait.
 fn adapt_decide(n: u64) -> Result<(), Error> {
     let wait = adaptive()?;
     for i in 0..n {

@@ -1,18 +1,20 @@
-//! The hot path, a case a run, for counting instructions: `micro CASE N` runs the case N times, `micro --list` names them.
+//! The hot path, a case a run, for counting instructions: `micro CASE N` runs the case N times, `micro --list` names them, each with the case that is
+//! part of it, if there is one.
 //!
 //! `cargo xtask instructions` runs each under callgrind with two N and holds the difference against `limits.toml`. Times
 //! mean nothing here.
 
 use std::process::ExitCode;
 
-use wakeline_benches::micro::CASES;
+use wakeline_benches::micro::{CASES, PARTS};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => {
             for (name, _) in CASES {
-                println!("{name}");
+                let part = PARTS.iter().find(|(case, _)| *case == name).map(|(_, part)| part);
+                println!("{name} {}", part.unwrap_or(&""));
             }
             ExitCode::SUCCESS
         }
