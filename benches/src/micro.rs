@@ -43,9 +43,21 @@ pub const CASES: [(&str, Case); 19] = [
     ("operation_ended", operation::in_two_polls),
 ];
 
-/// Cases of which one function is counted and nothing else, with what callgrind is to know it by.
-pub const PARTS: [(&str, &str); 2] =
-    [("operation_begun", "*::operation::begin*"), ("operation_ended", "*::operation::end*")];
+/// What of a case is counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Counted {
+    /// All but another case, which is part of it.
+    Less(&'static str),
+    /// One function and what it calls, by what callgrind knows it by.
+    Only(&'static str),
+}
+
+/// Where that is not all but the loop.
+pub const COUNTED: [(&str, Counted); 3] = [
+    ("adapt_decide", Counted::Less("adapt_undecided")),
+    ("operation_begun", Counted::Only("*::operation::begin*")),
+    ("operation_ended", Counted::Only("*::operation::end*")),
+];
 
 #[expect(clippy::unnecessary_wraps, reason = "one type for all cases")]
 fn empty(n: u64) -> Result<(), Error> {
@@ -213,7 +225,7 @@ fn adapt_undecided(n: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same with a decision, at any moment of the wait.
+/// The same with a decision and what comes of it, at any moment of the wait.
 fn adapt_decide(n: u64) -> Result<(), Error> {
     let wait = adaptive()?;
     for i in 0..n {

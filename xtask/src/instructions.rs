@@ -1,9 +1,9 @@
 //! Instruction counts as a guard on the hot paths: repeatable on any machine, where times are not.
 //!
 //! The binary `micro` of `wakeline-benches` runs one case: `micro CASE N` runs it N times, `micro --list` prints the
-//! cases, one a line, and behind it the one function that is counted where it is not all. Each is run twice under callgrind, with different N; the difference over the difference of the
-//! Ns is what one run of the case costs, start-up left out. A case named `empty` is the loop by itself: its cost is
-//! taken off the others. The limits are in `benches/limits.toml`, a line a case: `descriptor_check = 10`.
+//! cases, one a line, each with what of it is counted: `less CASE`, which is part of it, or `only FUNCTION`. Each is run twice under callgrind, with different N; the difference over the difference of the
+//! Ns is what one run of the case costs, start-up left out. The cost of its part is taken off; where nothing is said of a case, that of `empty`, the
+//! loop by itself. The limits are in `benches/limits.toml`, a line a case: `descriptor_check = 10`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -42,22 +42,25 @@ pub(crate) fn run() -> Result<()> {
 
     let micro = workspace.release_bin("micro");
     let (listed, _) = Cmd::new(&micro).arg("--list").read_quietly()?;
-    let parts: BTreeMap<&str, Option<&str>> = listed.lines().filter_map(case_of).collect();
-    let cases: BTreeSet<&str> = parts.keys().copied().collect();
-    check_names(&cases, &limits)?;
+    let cases: BTreeMap<&str, Counted<'_>> = listed.lines().filter_map(case_of).collect();
+    check_names(&cases.keys().copied().collect(), &limits)?;
 
-    let part = |case: &str| parts.get(case).copied().flatten();
-    let count = |case: &str| -> Result<u64> {
-        let command = |runs: u64| callgrind(part(case)).arg(&micro).arg(case).arg(runs.to_string());
+    let count = |(case, counted): (&&str, &Counted<'_>)| -> Result<u64> {
+        let command = |runs: u64| callgrind(*counted).arg(&micro).arg(case).arg(runs.to_string());
         let [first, second] = RUNS.map(|runs| collected(&command(runs)));
         Ok(hundredths(first?, second?))
     };
-    let empty = if cases.contains(EMPTY) { count(EMPTY)? } else { 0 };
+    let counts =
+        cases.iter().map(|case| Ok((*case.0, count(case)?))).collect::<Result<BTreeMap<&str, u64>>>()?;
     let mut over = Vec::new();
     println!("  {:<32} {:>12} {:>7}", "instructions of", "one", "limit");
     for (case, limit) in &limits {
-        // Of a part the loop is none.
-        let cost = count(case)?.saturating_sub(if part(case).is_none() { empty } else { 0 });
+        let of = |case: &str| counts.get(case).copied().unwrap_or(0);
+        let less = match cases.get(case.as_str()) {
+            Some(Counted::Less(part)) => of(part),
+            _ => 0,
+        };
+        let cost = of(case).saturating_sub(less);
         println!("  {case:<32} {:>9}.{:02} {limit:>7}", cost / 100, cost % 100);
         if cost > limit * 100 + NOISE_HUNDREDTHS {
             over.push(case.as_str());
@@ -93,17 +96,33 @@ fn check_names(cases: &BTreeSet<&str>, limits: &BTreeMap<String, u64>) -> Result
     Ok(())
 }
 
-/// A line of the list: a case, and the function of it that is counted, where that is not all.
-fn case_of(line: &str) -> Option<(&str, Option<&str>)> {
-    let mut words = line.split_whitespace();
-    words.next().map(|case| (case, words.next()))
+/// What of a case is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counted<'l> {
+    /// All but another case.
+    Less(&'l str),
+    /// One function and what it calls.
+    Only(&'l str),
 }
 
-fn callgrind(part: Option<&str>) -> Cmd {
+/// A line of the list.
+fn case_of(line: &str) -> Option<(&str, Counted<'_>)> {
+    let mut words = line.split_whitespace();
+    let case = words.next()?;
+    let counted = match (words.next(), words.next()) {
+        (Some("only"), Some(function)) => Counted::Only(function),
+        (Some("less"), Some(part)) => Counted::Less(part),
+        // Of the loop by itself nothing is taken off.
+        _ => Counted::Less(if case == EMPTY { "" } else { EMPTY }),
+    };
+    Some((case, counted))
+}
+
+fn callgrind(counted: Counted<'_>) -> Cmd {
     let all = Cmd::new("valgrind").words("--tool=callgrind --callgrind-out-file=/dev/null");
-    match part {
-        Some(function) => all.arg(format!("--toggle-collect={function}")),
-        None => all,
+    match counted {
+        Counted::Only(function) => all.arg(format!("--toggle-collect={function}")),
+        Counted::Less(_) => all,
     }
 }
 
@@ -131,8 +150,9 @@ mod tests {
     fn counts_are_read_and_start_up_is_left_out() {
         assert_eq!(parse_collected("==7== Events    : Ir\n==7== Collected : 309437\n"), Some(309_437));
         assert_eq!(parse_collected("valgrind: no"), None);
-        assert_eq!(case_of("a"), Some(("a", None)));
-        assert_eq!(case_of("a *::b*"), Some(("a", Some("*::b*"))));
+        assert_eq!(case_of("a"), Some(("a", Counted::Less(EMPTY))));
+        assert_eq!(case_of("a less b"), Some(("a", Counted::Less("b"))));
+        assert_eq!(case_of("a only *::b*"), Some(("a", Counted::Only("*::b*"))));
         assert_eq!(case_of(" "), None);
         assert_eq!(hundredths(300_000 + 1_000 * 12, 300_000 + 51_000 * 12), 1_200);
     }

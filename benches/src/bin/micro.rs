@@ -1,19 +1,21 @@
-//! The hot path, a case a run, for counting instructions: `micro CASE N` runs the case N times, `micro --list` names them.
+//! The hot path, a case a run, for counting instructions: `micro CASE N` runs the case N times, `micro --list` names them, each with what of it is
+//! counted: `less CASE`, which is part of it, `only FUNCTION`, or all but the loop.
 //!
 //! `cargo xtask instructions` runs each under callgrind with two N and holds the difference against `limits.toml`. Times
 //! mean nothing here.
 
 use std::process::ExitCode;
 
-use wakeline_benches::micro::{CASES, PARTS};
+use wakeline_benches::micro::{CASES, COUNTED, Counted};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => {
             for (name, _) in CASES {
-                match PARTS.iter().find(|(part, _)| *part == name) {
-                    Some((_, function)) => println!("{name} {function}"),
+                match COUNTED.iter().find(|(case, _)| *case == name) {
+                    Some((_, Counted::Less(case))) => println!("{name} less {case}"),
+                    Some((_, Counted::Only(function))) => println!("{name} only {function}"),
                     None => println!("{name}"),
                 }
             }

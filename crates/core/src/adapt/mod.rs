@@ -67,50 +67,65 @@ pub(crate) enum Course {
 /// Past that a wait sleeps as long as it may, so that no product below overflows: 18 minutes.
 const LONGEST_NS: u64 = 1 << 40;
 
-/// A decision's numbers, in nanoseconds.
+/// A plan's fields, in nanoseconds but for the first.
 #[derive(Clone, Copy)]
-struct Moment {
-    now: u64,
+struct Limits {
     late_pct: u64,
     min: u64,
     max: u64,
     guard: u64,
-    /// The wait has not slept yet.
-    fresh: bool,
-    /// A nap in proportion to the time spent: so late a wait may be whatever its residual turns out to be.
-    nap: u64,
+}
+
+impl Limits {
+    #[inline]
+    fn of(adapt: &Adapt) -> Self {
+        let [guard, min, max] = [adapt.guard(), adapt.min_sleep(), adapt.max_sleep()].map(Nanos::as_nanos);
+        Self { late_pct: u64::from(adapt.late_pct()), min, max, guard }
+    }
+}
+
+/// What lies before the next residual that is known, in nanoseconds.
+#[derive(Clone, Copy)]
+enum Gap {
+    /// Nothing.
+    First,
+    /// What was tried out: that none ends before this.
+    Tried { floor: u64 },
+    /// Another, which has passed.
+    Behind { last: u64 },
 }
 
 impl Known {
     /// How long after a moment, counted from the start, the next residual ends that is known.
     pub(crate) fn next(&self, elapsed: Nanos) -> Option<Nanos> {
         let (all, at) = (self.residuals.all(), units(elapsed.as_nanos()));
-        let next = all.get(all.partition_point(|residual| *residual <= at))?;
+        let next = all.get(self.residuals.passed(at))?;
         Some(Nanos::from_nanos(ns(*next)) - elapsed)
     }
 
     /// What to do so long after the start; `fresh` says that the wait has not slept yet.
     ///
-    /// About 265 instructions: a search in the window and arithmetic.
+    /// About 200 instructions, of which 40 are a search in the window; past the sleeps, close to a residual, as many again.
     #[inline]
     pub(crate) fn course(&self, adapt: &Adapt, elapsed: Nanos, fresh: bool) -> Course {
-        let [guard, min, max] = [adapt.guard(), adapt.min_sleep(), adapt.max_sleep()].map(Nanos::as_nanos);
-        if elapsed.as_nanos() > LONGEST_NS {
-            return sleep(elapsed.as_nanos(), max, max);
+        let (now, limits) = (elapsed.as_nanos(), Limits::of(adapt));
+        if now > LONGEST_NS {
+            return sleep(now, limits.max, limits.max);
         }
-        let (now, late_pct) = (elapsed.as_nanos(), u64::from(adapt.late_pct()));
-        let moment = Moment { now, late_pct, min, max, guard, fresh, nap: now * late_pct / 100 };
-        let (all, at) = (self.residuals.all(), units(now));
+        let at = units(now);
         // Before the floor those below it do not count.
-        let (passed, ahead) = if at < self.floor {
-            (&all[..0], all.split_at(all.partition_point(|residual| *residual < self.floor)).1)
-        } else {
-            all.split_at(all.partition_point(|residual| *residual <= at))
+        let floor = Some(self.floor).filter(|floor| at < *floor);
+        let passed = self.residuals.passed(floor.map_or(at, |floor| floor - 1));
+        let (known, ahead) = self.residuals.all().split_at(passed);
+        let Some(first) = ahead.first() else {
+            return self.past(now, limits.late_pct, limits.min, limits.max);
         };
-        match ahead {
-            [] => self.past(moment),
-            ahead => self.among(moment, passed, ahead),
-        }
+        let gap = match (floor, known.last()) {
+            (Some(floor), _) => Gap::Tried { floor: ns(floor) },
+            (None, Some(last)) => Gap::Behind { last: ns(*last) },
+            (None, None) => Gap::First,
+        };
+        self.among(adapt, now, gap, *first, ahead, fresh)
     }
 
     /// It has passed everything known: naps grow with the time spent, each so that its end, late as sleeps are, stays within `late_pct`.
@@ -118,8 +133,9 @@ impl Known {
     /// One number decides what to do and when to decide again: the nap from which the shortest sleep fits in. It says when, where the nap is
     /// shorter, which is then ahead. How late a sleep of the nap's own length would be must not decide: sleeps of another length may be later by
     /// more than they are longer.
-    fn past(&self, Moment { now, late_pct, min, max, nap, .. }: Moment) -> Course {
-        let least = min + self.oversleep.usual(min);
+    #[inline(never)]
+    fn past(&self, now: u64, late_pct: u64, min: u64, max: u64) -> Course {
+        let (nap, least) = (now * late_pct / 100, min + self.oversleep.usual(min));
         if nap < least {
             self.oversleep.fade(min);
             return watch(now, when_napping(least, late_pct));
@@ -128,30 +144,29 @@ impl Known {
         sleep(now, length.clamp(min, max), nap.min(max))
     }
 
-    /// Some residuals lie ahead, at least one.
+    /// Some residuals lie `ahead`, of which this is the first.
     ///
     /// The next wait's residual is as likely in any of the gaps between `n` known ones as in another, so a sleep through a gap ends too late
     /// at one time in `left + 1`. What it may then cost on average is held to `late_pct` of what it slept, and within a gap ends are taken to
     /// lie near to its edges: a sleep grows with the distance from the residual before, and ends a bit ahead of the next.
     #[inline]
-    fn among(&self, moment: Moment, passed: &[u32], ahead: &[u32]) -> Course {
-        let Moment { now, late_pct, min, max, guard, fresh, nap } = moment;
+    fn among(&self, adapt: &Adapt, now: u64, gap: Gap, first: u32, ahead: &[u32], fresh: bool) -> Course {
+        let Limits { late_pct, min, max, guard } = Limits::of(adapt);
         let left = ahead.len() as u64;
         let odds = late_pct * (left + 1);
-        let end = ns(ahead[0]);
-        let before = passed.last().map_or(0, |last| ns(*last));
-        let gap = end - before;
-        // So long may a sleep be wherever in the gap the work ends; before the first residual nothing tells where that might be.
-        let mut limit = nap.max(if passed.is_empty() { gap } else { now - before } * (odds * GROWTH) / 100);
-        // Where it has to end: ahead of the next residual, and where many are left, behind some of them.
-        let mut goal = end - gap / (4 * left);
-        if units(now) < self.floor {
-            // It was tried out that none ends before that.
-            (limit, goal) = (gap, ns(self.floor));
-        }
+        let end = ns(first);
+        // So long may a sleep be wherever in the gap the work ends, and where it has to end: ahead of the next residual.
+        let grown = |since| (now * late_pct).max(since * (odds * GROWTH)) / 100;
+        let (limit, mut goal) = match gap {
+            Gap::Tried { floor } => (end, floor),
+            Gap::Behind { last } => (grown(now - last), end - (end - last) / (4 * left)),
+            // Nothing tells where before it that might be.
+            Gap::First => (grown(end), end - end / (4 * left)),
+        };
         if odds >= 200
             && let Some(behind) = ahead.get(usize::try_from(odds / 100 - 1).unwrap_or(0))
         {
+            // Where many are left, behind some of them.
             goal = goal.max(ns(*behind));
         }
         let room = goal.saturating_sub(now + guard);
@@ -160,14 +175,23 @@ impl Known {
         // A long sleep is late by long: where a short one is not, by more than that is worth, it ends early and a short one follows.
         let in_two = wanted < limit && wanted > 4 * margin && margin > self.oversleep.margin(margin) + min;
         let early = if in_two { 2 * margin } else { margin };
-        let mut length = limit.saturating_sub(margin).min(room.saturating_sub(early)).min(max);
-        if length < min {
-            // Where residuals are sparse, naps among them cost less than watching each of them does.
-            let neighbours = ahead.len().min(NEIGHBOURS);
-            let width = ns(ahead[neighbours - 1]) - now;
-            let sparse = width * (odds * 2) / (100 * neighbours as u64);
-            length = sparse.min(nap).saturating_sub(margin).min(width / 2).min(max);
+        let length = limit.saturating_sub(margin).min(room.saturating_sub(early)).min(max);
+        if length >= min {
+            return sleep(now, length, wanted);
         }
+        self.close(adapt, now, gap, ahead, wanted, fresh)
+    }
+
+    /// It is close to what lies ahead, or just past what lies before: too close for a sleep of `wanted` to end in time.
+    #[inline(never)]
+    fn close(&self, adapt: &Adapt, now: u64, gap: Gap, ahead: &[u32], wanted: u64, fresh: bool) -> Course {
+        let Limits { late_pct, min, max, guard } = Limits::of(adapt);
+        let (odds, margin) = (late_pct * (ahead.len() as u64 + 1), self.oversleep.margin(wanted));
+        // Where residuals are sparse, naps among them cost less than watching each of them does.
+        let neighbours = ahead.len().min(NEIGHBOURS);
+        let width = ns(ahead[neighbours - 1]) - now;
+        let sparse = width * (odds * 2) / (100 * neighbours as u64);
+        let length = sparse.min(now * late_pct / 100).saturating_sub(margin).min(width / 2).min(max);
         if length >= min {
             return sleep(now, length, wanted);
         }
@@ -181,7 +205,11 @@ impl Known {
         // The next residual lies ahead. What is late already is decided by other numbers: soon again.
         let soon = now + min;
         let short = min + self.oversleep.margin(min + self.oversleep.margin(min));
-        let grown = if passed.is_empty() { u64::MAX } else { before + short * 100 / (odds * GROWTH) };
+        let before = match gap {
+            Gap::Behind { last } => Some(last),
+            Gap::Tried { .. } | Gap::First => None,
+        };
+        let grown = before.map_or(u64::MAX, |last| last + short * 100 / (odds * GROWTH));
         let until = (ns(ahead[cluster]) + BEHIND_NS)
             .min(grown.max(soon))
             .min(when_napping(short, late_pct).max(soon));

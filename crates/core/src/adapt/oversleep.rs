@@ -74,7 +74,7 @@ impl Oversleep {
     }
 
     fn class(&self, length_ns: u64) -> &AtomicU32 {
-        let class = (length_ns >> CLASS_NS_LOG2).checked_ilog2().unwrap_or(0) as usize;
+        let class = ((length_ns >> CLASS_NS_LOG2) | 1).ilog2() as usize;
         &self.late_ns[class.min(CLASSES - 1)]
     }
 }

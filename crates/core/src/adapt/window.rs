@@ -5,38 +5,62 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Known, Oversleep};
+use crate::plan::WINDOW_MAX;
 
 /// Residuals are kept in units of 16 ns, so that a minute fits into 32 bits.
 const UNIT_NS_LOG2: u32 = 4;
 
+/// As many as the largest window holds, whatever the window: a search then takes steps of known lengths.
+const PLACES: usize = WINDOW_MAX as usize;
+
 /// Residuals, ascending.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted {
-    /// As long as the window; what is behind the last residual says nothing.
-    units: Box<[u32]>,
+    /// The most there is from `len` on.
+    units: Box<[u32; PLACES]>,
     len: usize,
 }
 
 impl Sorted {
-    pub(crate) fn new(window: usize) -> Self {
-        Self { units: alloc::vec![0; window].into_boxed_slice(), len: 0 }
+    pub(crate) fn new() -> Self {
+        Self { units: Box::new([u32::MAX; PLACES]), len: 0 }
     }
 
     /// In units.
+    #[inline]
     pub(super) fn all(&self) -> &[u32] {
-        self.units.get(..self.len).unwrap_or_default()
+        &self.units[..self.len.min(PLACES)]
     }
 
-    /// Puts `new` in, for `old` where the window is full.
-    fn put(&mut self, new: u32, old: u32) {
-        let to = self.all().partition_point(|unit| *unit < new);
-        if self.len < self.units.len() {
+    /// How many are `at` or before.
+    #[inline]
+    pub(super) fn passed(&self, at: u32) -> usize {
+        // As `partition_point` does it, in half of its instructions: by steps of known lengths, which end one short of all places.
+        let step = |passed: usize, step: usize| {
+            let next = passed | step;
+            if self.units[next - 1] <= at { next } else { passed }
+        };
+        let passed = [128, 64, 32, 16].into_iter().fold(0, step);
+        // That it has no other bits is known, but not to the compiler.
+        let passed = [8, 4, 2, 1].into_iter().fold(passed & (PLACES - 16), step);
+        (passed + usize::from(self.units[PLACES - 1] <= at)).min(self.len)
+    }
+
+    /// How many are below `at`.
+    fn below(&self, at: u32) -> usize {
+        at.checked_sub(1).map_or(0, |at| self.passed(at))
+    }
+
+    /// Puts `new` in, for `old` where it is full.
+    fn put(&mut self, new: u32, old: Option<u32>) {
+        let to = self.below(new);
+        let Some(old) = old else {
             self.units.copy_within(to..self.len, to + 1);
             self.units[to] = new;
             self.len += 1;
             return;
-        }
-        let from = self.all().partition_point(|unit| *unit < old).min(self.len - 1);
+        };
+        let from = self.below(old).min(self.len - 1);
         if from < to {
             self.units.copy_within(from + 1..to, from);
             self.units[to - 1] = new;
@@ -44,6 +68,13 @@ impl Sorted {
             self.units.copy_within(to..from, to + 1);
             self.units[to] = new;
         }
+    }
+
+    /// The same as another of the same window, which has as many or more.
+    fn take(&mut self, other: &Self) {
+        let len = other.len.min(PLACES);
+        self.units[..len].copy_from_slice(&other.units[..len]);
+        self.len = len;
     }
 }
 
@@ -103,6 +134,11 @@ pub(crate) struct Window {
     /// The same in the order in which they came, from `next` on once it is full.
     ring: Box<[u32]>,
     next: usize,
+    /// The last ones once more, in any order.
+    lately: [u32; LATELY],
+    turn: usize,
+    /// What the next residual is not below, going by those: see [`Window::floor`].
+    floor: u32,
     regime: Regime,
     /// The first is handed out.
     shared: [Arc<Known>; 2],
@@ -110,11 +146,13 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(window: u16, oversleep: &Arc<Oversleep>) -> Self {
-        let sorted = Sorted::new(usize::from(window));
+        let sorted = Sorted::new();
         let oversleep = || Arc::clone(oversleep);
         let known = || Arc::new(Known { residuals: sorted.clone(), floor: 0, oversleep: oversleep() });
-        let (ring, shared) = (sorted.units.clone(), [known(), known()]);
-        Self { sorted, ring, next: 0, regime: Regime { misses: MISSES_FIRST }, shared }
+        let ring = alloc::vec![0; usize::from(window).min(PLACES)].into_boxed_slice();
+        let regime = Regime { misses: MISSES_FIRST };
+        let shared = [known(), known()];
+        Self { sorted, ring, next: 0, lately: [0; LATELY], turn: 0, floor: 0, regime, shared }
     }
 
     pub(crate) fn known(&self) -> &Arc<Known> {
@@ -128,15 +166,19 @@ impl Window {
     /// Adds a residual; the oldest of a full window leaves.
     pub(crate) fn push(&mut self, ns: u64) {
         let new = units(ns);
-        let floor = self.floor();
-        if floor > 0 {
-            self.regime.observe(new, floor);
+        if self.floor > 0 {
+            self.regime.observe(new, self.floor);
         }
+        let full = self.sorted.len == self.window();
         if let Some(place) = self.ring.get_mut(self.next) {
-            self.sorted.put(new, *place);
+            let old = full.then_some(*place);
+            self.sorted.put(new, old);
             *place = new;
         }
+        self.turn = (self.turn + 1) % LATELY;
+        self.lately[self.turn] = new;
         self.next = if self.next + 1 < self.ring.len() { self.next + 1 } else { 0 };
+        self.floor = self.floor();
         if !self.share() {
             self.shared.swap(0, 1);
             if !self.share() {
@@ -147,24 +189,21 @@ impl Window {
 
     /// Brings the first up to date, unless a wait holds it.
     fn share(&mut self) -> bool {
-        let floor = if self.regime.holds() { self.floor() } else { 0 };
+        let floor = if self.regime.holds() { self.floor } else { 0 };
         let Some(known) = Arc::get_mut(&mut self.shared[0]) else { return false };
         known.floor = floor;
-        known.residuals.len = self.sorted.len;
-        known.residuals.units.copy_from_slice(&self.sorted.units);
+        known.residuals.take(&self.sorted);
         true
     }
 
     /// What the next residual is not below, going by the last ones: the least of them, less by three quarters of what they are apart. Zero where that tells no more than
     /// the window does.
     fn floor(&self) -> u32 {
-        let count = self.ring.len();
-        if self.sorted.len < 2 * LATELY || count < 2 * LATELY {
+        if self.sorted.len < 2 * LATELY {
             return 0;
         }
-        let newest = (1..=LATELY).map(|back| self.ring[(self.next + count - back) % count]);
         let (least, most) =
-            newest.fold((u32::MAX, 0), |(least, most), unit| (unit.min(least), unit.max(most)));
+            self.lately.iter().fold((u32::MAX, 0), |(least, most), unit| (least.min(*unit), most.max(*unit)));
         let floor = least.saturating_sub((most - least) / 4 * 3);
         if self.sorted.units[0] < floor { floor } else { 0 }
     }

@@ -33,7 +33,7 @@ impl<K: Ord> PointTable<K> {
     /// What is known before anything is.
     fn cold(&mut self) -> &Arc<Known> {
         self.cold.get_or_insert_with(|| {
-            Arc::new(Known { residuals: Sorted::new(0), floor: 0, oversleep: Arc::new(Oversleep::new()) })
+            Arc::new(Known { residuals: Sorted::new(), floor: 0, oversleep: Arc::new(Oversleep::new()) })
         })
     }
 
