@@ -182,7 +182,8 @@ impl Lane {
         let work = before.wrapping_add(service.unwrap_or(Nanos::ZERO).as_nanos());
         self.work_ns.store(work, Ordering::Relaxed);
         let mut expected = service.map(|service| now + service);
-        if self.is_alone() {
+        // Several may have had their places before the first of all came here.
+        if self.is_alone() || read(&self.sure_at) == 0 {
             self.anchor(now.as_nanos(), before, true);
         } else if let Some(alone) = expected {
             let ahead = scaled(work.wrapping_sub(read(&self.anchor_work)), read(&self.rate));
@@ -279,8 +280,9 @@ mod tests {
         Nanos::from_micros(us)
     }
 
+    /// Not at the origin, at which nothing has happened.
     fn at(at: u64) -> Instant {
-        Instant::ORIGIN + us(at)
+        Instant::ORIGIN + us(1_000 + at)
     }
 
     /// A ticket, and the place that goes with it.
@@ -303,6 +305,21 @@ mod tests {
         drop((first, second));
         let third = depart(&lane, at(400), Some(us(50)));
         assert_eq!(third.0.expected, Some(at(450)), "nothing is in front any more");
+    }
+
+    /// Threads that begin at one moment: none of them is alone, and the first end is told late.
+    #[test]
+    fn the_first_of_all_is_where_ends_are_counted_from() {
+        let lane = Lane::new();
+        let permits = [0; 3].map(|_| lane.admit_anyway());
+        let begin = at(60_000_000);
+        let [first, second] = [0; 2].map(|_| lane.depart(begin, Some(us(100))));
+        assert_eq!((first.expected, second.expected), (Some(begin + us(100)), Some(begin + us(200))));
+        lane.arrive(&first, begin + us(130), false);
+        lane.arrive(&second, begin + us(210), true);
+        let third = lane.depart(begin + us(210), Some(us(100))).expected.unwrap();
+        assert!(third.since(begin + us(210)) < us(130), "{third:?}");
+        drop(permits);
     }
 
     #[test]
