@@ -11,7 +11,8 @@
 //! Work is counted in the time that it is expected to take, from the beginning of the stream on; so what lies between two ends is a difference of two
 //! numbers, however long and short kinds are mixed. How long it took over that time is the *rate*: one number a stream, an average over
 //! about as much work as there is in front. It makes good what is wrong with all kinds at a time, other users of the device say, or what adds up over many.
-//! Each end that is seen moves the anchor, so that an error is made good once.
+//! Each end that is seen moves the anchor, so that an error is made good once. Only what was submitted before the one end and seen to end tells of the rate: the stream was busy all
+//! the while.
 //!
 //! An end that had come before anybody looked tells a bound and nothing else. The anchor is then where the end was expected, the rate is at most what the bound
 //! allows, and gets a little quicker: who waits by a rate that is too slow is told of ends at that rate, and so would keep it for good.
@@ -230,13 +231,17 @@ impl Lane {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (rate, anchor_work) = (read(&self.rate), read(&self.anchor_work));
         let backlog = read(&self.work_ns).wrapping_sub(anchor_work).min(BACKLOG_NS_MAX);
-        let took = at.saturating_sub(read(&self.sure_at)).min(BACKLOG_NS_MAX);
+        let sure_at = read(&self.sure_at);
+        let took = at.saturating_sub(sure_at).min(BACKLOG_NS_MAX);
         let work = ticket.work.wrapping_sub(read(&self.sure_work)).min(BACKLOG_NS_MAX);
         let own = ticket.work.wrapping_sub(anchor_work).min(backlog);
         if ticket.expected.is_none() || work == 0 || own == 0 {
             return at;
         }
-        let (changed, end) = if exact {
+        let (changed, end) = if exact && ticket.submitted.as_nanos() > sure_at {
+            // The stream may have had nothing to do in between, for want of somebody who had been told: who is told late would make it slow so.
+            return at;
+        } else if exact {
             // Both averages are by how much work they are of.
             ((rate * backlog + took * RATE_ONE) / (backlog + work), at)
         } else {
@@ -320,6 +325,23 @@ mod tests {
         let third = lane.depart(begin + us(210), Some(us(100))).expected.unwrap();
         assert!(third.since(begin + us(210)) < us(130), "{third:?}");
         drop(permits);
+    }
+
+    /// Two that ended long before anybody was told, and a third that was submitted then: the stream had nothing to do in between.
+    #[test]
+    fn time_in_which_nobody_had_submitted_does_not_make_a_stream_slow() {
+        let lane = Lane::new();
+        let service = Some(us(100));
+        let (zeroth, first) = (depart(&lane, at(0), service), depart(&lane, at(0), service));
+        lane.arrive(&zeroth.0, at(100), true);
+        let second = depart(&lane, at(110), service);
+        lane.arrive(&first.0, at(5_000), false);
+        let third = depart(&lane, at(5_000), service);
+        lane.arrive(&second.0, at(5_001), false);
+        lane.arrive(&third.0, at(5_100), true);
+        let _other = lane.admit_anyway();
+        let next = depart(&lane, at(5_100), service).0.expected.unwrap();
+        assert!(next.since(at(5_100)) <= us(125), "{next:?}");
     }
 
     #[test]
