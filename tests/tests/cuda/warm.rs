@@ -137,7 +137,7 @@ fn warming_that_cannot_be_prepared_says_why_each_time(rig: &Rig) {
     for _ in 0..2 {
         let error = rig.context().prepare_warming().unwrap_err();
         assert!(error.to_string().contains("it could not be set up"), "{error}");
-        let cause = core::error::Error::source(&error).expect("the cause").to_string();
+        let cause = core::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(cause.contains("cuStreamCreateWithPriority") && cause.contains("801"), "{cause}");
     }
     assert_eq!(fake.calls("cuStreamCreateWithPriority"), 1, "what failed is not tried again");
