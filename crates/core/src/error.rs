@@ -116,6 +116,8 @@ codes! {
     0x0025 ForeignMemory "a tensor belongs to another runtime: use it where it was made, or bring its numbers over by way of the host",
     /// There is not that much memory. Arguments: the backend, what sort of memory, how many bytes were asked for, what stands in the way.
     0x0026 OutOfMemory "{}: out of {} memory: {} bytes were asked for ({})",
+    /// A runtime whose flights have not all ended in time. Arguments: how many are in flight, the time waited.
+    0x0030 NotDrained "{} operation(s) are still in flight after {}: nothing of them was ended or freed; wait for longer, or close what tends them, which leaks what they keep",
 }
 
 impl ErrorCode {

@@ -15,6 +15,8 @@ pub struct FlightCounts {
     pub watched: u64,
     /// Flights whose end nobody can know, and that leaked what they kept.
     pub leaked: u64,
+    /// Flights whose streams took nothing, since they are captured or their device has failed: what they were to keep was let go.
+    pub refused: u64,
     /// What was leaked: buffers, owners, points.
     pub owners_leaked: u64,
     /// Destructors of owners and wakers that panicked as a flight ended.
@@ -26,7 +28,7 @@ pub struct FlightCounts {
 impl FlightCounts {
     /// How many flights are under way.
     pub const fn in_flight(&self) -> u64 {
-        self.begun.saturating_sub(self.landed + self.leaked)
+        self.begun.saturating_sub(self.landed + self.leaked + self.refused)
     }
 }
 
@@ -38,6 +40,7 @@ pub(crate) struct Counters {
     pub(crate) spun: AtomicU64,
     pub(crate) watched: AtomicU64,
     pub(crate) leaked: AtomicU64,
+    pub(crate) refused: AtomicU64,
     pub(crate) owners_leaked: AtomicU64,
     pub(crate) panics: AtomicU64,
     pub(crate) frees_failed: AtomicU64,
@@ -45,7 +48,8 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn read(&self) -> FlightCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        // In one order with what `drain` waits by.
+        let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         let spun = read(&self.spun);
         FlightCounts {
             // First what ends, so that no flight is seen to end before it began.
@@ -53,6 +57,7 @@ impl Counters {
             spun,
             watched: read(&self.watched),
             leaked: read(&self.leaked),
+            refused: read(&self.refused),
             owners_leaked: read(&self.owners_leaked),
             panics: read(&self.panics),
             frees_failed: read(&self.frees_failed),
@@ -70,10 +75,11 @@ impl Counters {
     #[inline]
     pub(crate) fn in_flight_before(&self, number: u64) -> u64 {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        number.saturating_sub(read(&self.spun) + read(&self.landed) + read(&self.leaked))
+        let over = read(&self.spun) + read(&self.landed) + read(&self.leaked) + read(&self.refused);
+        number.saturating_sub(over)
     }
 
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
-        counter.fetch_add(by, Ordering::AcqRel);
+        counter.fetch_add(by, Ordering::SeqCst);
     }
 }

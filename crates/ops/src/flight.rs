@@ -21,6 +21,7 @@ use std::sync::{Arc, PoisonError};
 use wakeline_core::{Awaiter, Error, ErrorCode, Instant, Lookout, Nanos, Report, Residual};
 
 use crate::counts::Counters;
+use crate::drain::Drains;
 use crate::known::{Kind, Known};
 use crate::lane::{Permit, Ticket};
 use crate::owner::Owners;
@@ -35,12 +36,14 @@ const KEPT_MAX: usize = 1_024;
 pub(crate) struct Fleet {
     pub(crate) counters: Counters,
     pub(crate) known: Known,
+    pub(crate) drains: Drains,
     blank: Lock<Vec<Arc<Flight>>>,
 }
 
 impl Fleet {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { counters: Counters::default(), known: Known::new(), blank: Lock::new(Vec::new()) })
+        let (counters, known, drains) = (Counters::default(), Known::new(), Drains::new());
+        Arc::new(Self { counters, known, drains, blank: Lock::new(Vec::new()) })
     }
 
     /// Runs what others wrote where there is nobody to be told of its panic.
@@ -60,6 +63,7 @@ impl Fleet {
         }
         // Whoever waits for room finds it, or the fault. No waker's panic comes from here.
         drop(permit.take());
+        self.drains.ended(&self.counters);
     }
 
     /// Lets go what was kept for work that is done.

@@ -217,9 +217,10 @@ impl<D: Device> Submission<D> {
     fn land(&mut self) {
         let fleet = &*self.stream.core().fleet;
         self.departed = true;
-        Counters::add(&fleet.counters.spun, 1);
         fleet.let_go(&mut self.owners);
+        Counters::add(&fleet.counters.spun, 1);
         self.permit = None;
+        fleet.drains.ended(&fleet.counters);
     }
 
     /// The same where it has not ended by now.

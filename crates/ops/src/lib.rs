@@ -7,6 +7,7 @@
 //! |---|---|
 //! | to run operations | [`Runtime`], [`DeviceOp::on`], [`Runtime::scope`], [`DeviceFuture`] |
 //! | to set how ends become known | [`RuntimeConfig`], [`Completion`], [`DeviceFuture::late_us`], [`DeviceFuture::keyed`] |
+//! | to shut down | [`Runtime::drain`] |
 //! | to end an await early | [`DeviceFuture::timeout`], [`DeviceFuture::cancelled_by`] |
 //! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
@@ -41,6 +42,7 @@
 mod ambient;
 mod config;
 mod counts;
+mod drain;
 mod events;
 mod flight;
 mod future;
@@ -77,6 +79,7 @@ pub use config::{
     RuntimeConfig, SPIN_US_DEFAULT, SPIN_US_MAX,
 };
 pub use counts::FlightCounts;
+pub use drain::Drain;
 pub use future::DeviceFuture;
 pub use kernel::{KernelArg, Launch, launch};
 pub use map::{Arrival, Map, MapHost};

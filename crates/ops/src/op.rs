@@ -221,7 +221,7 @@ pub trait DeviceOp:
     /// something orders that behind it.
     unsafe fn async_on(self, stream: &Stream<Self::Device>) -> Result<Self::Pending, Error> {
         let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
-        let pending = self.execute(&mut submission)?;
+        let pending = submission.run(self)?;
         submission.fly();
         Ok(pending)
     }

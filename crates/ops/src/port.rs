@@ -113,6 +113,19 @@ pub trait Device: Clone + Send + Sync + 'static {
         Ok(point)
     }
 
+    /// That work may be enqueued in `stream` now, from this thread, to be awaited. Asked before each operation enqueues anything.
+    ///
+    /// MUST be an error where the stream is being captured: what is enqueued then is recorded and does not run, so that there is no end to wait for, nor a
+    /// moment at which what it keeps may be let go. MUST NOT wait for the device. Provided: always.
+    ///
+    /// # Errors
+    ///
+    /// Why not: [`StreamCapturing`](wakeline_core::ErrorCode::StreamCapturing); the device's fault.
+    fn ready(&self, stream: &Self::Stream) -> Result<(), Error> {
+        let _ = stream;
+        Ok(())
+    }
+
     /// Calls `calls`, which makes several calls of this device on this thread: a submission.
     ///
     /// MUST call it once, on the spot, and give what it gives. Provided: nothing else. A device that sets something up around each of its calls,

@@ -21,8 +21,10 @@ use crate::stream::Stream;
 
 /// Runs operations on one device. Clones are the same runtime.
 ///
+/// Made once, and cheap to clone (a count); what an operation costs in it is told at [`DeviceFuture`](crate::DeviceFuture#cost).
+///
 /// It starts no thread: points are seen to their ends by what is handed in as `tender`, the watcher of `wakeline-std` say. What is in
-/// flight when the last clone is gone still ends.
+/// flight when the last clone is gone still ends; to close who tends, or to end the process, wait for that first: [`drain`](Self::drain).
 ///
 /// ```
 /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, value};
@@ -195,6 +197,10 @@ impl<D: Device> Runtime<D> {
     /// What has become of all flights of this device's runtimes that were made from one another.
     pub fn counts(&self) -> FlightCounts {
         self.inner.core.fleet.counters.read()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core<D>> {
+        &self.inner.core
     }
 
     pub(crate) fn inner(&self) -> Arc<Inner<D>> {

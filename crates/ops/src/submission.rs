@@ -3,7 +3,11 @@
 use core::fmt;
 use std::sync::Arc;
 
+use wakeline_core::Error;
+
+use crate::counts::Counters;
 use crate::lane::Permit;
+use crate::op::DeviceOp;
 use crate::owner::{Owner, Owners};
 use crate::port::Device;
 use crate::stream::Stream;
@@ -28,6 +32,30 @@ impl<D: Device> Submission<D> {
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
         let number = stream.core().fleet.counters.begin();
         Self { stream, owners: Owners::new(), permit: Some(permit), departed: false, number }
+    }
+
+    /// Has an operation enqueue its work, unless the stream takes none: then nothing of it is enqueued, and it is over.
+    ///
+    /// # Errors
+    ///
+    /// Why the stream takes none, or what the operation says.
+    #[inline]
+    pub(crate) fn run<O: DeviceOp<Device = D>>(&mut self, op: O) -> Result<O::Pending, Error> {
+        if let Err(error) = self.stream.device().ready(self.stream.raw()) {
+            self.refuse();
+            return Err(error);
+        }
+        op.execute(self)
+    }
+
+    #[cold]
+    fn refuse(&mut self) {
+        self.departed = true;
+        let fleet = &self.stream.core().fleet;
+        fleet.let_go(&mut self.owners);
+        Counters::add(&fleet.counters.refused, 1);
+        self.permit = None;
+        fleet.drains.ended(&fleet.counters);
     }
 
     /// The stream in which the work is enqueued.

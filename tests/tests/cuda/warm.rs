@@ -16,7 +16,8 @@ driver_tests![
         threads_warm_at_the_same_time;
     Fake: nothing_is_enqueued_in_the_awaited_stream,
         one_kernel_is_outstanding_at_most,
-        warming_is_prepared_once;
+        warming_is_prepared_once,
+        warming_that_cannot_be_prepared_says_why_each_time;
     FakeLeaving: warming_that_fails_is_nobodys,
         a_fault_found_by_warming_is_that_of_the_wait;
     Fake: a_closing_waits_for_the_last_warming;
@@ -127,6 +128,19 @@ fn warming_is_prepared_once(rig: &Rig) {
     assert_eq!((fake.calls("cuModuleLoadDataEx"), fake.calls("cuStreamCreateWithPriority")), (1, 1));
     // The first to warm does it too, where nobody has.
     assert!(lands(&port, Duration::from_secs(5)));
+}
+
+fn warming_that_cannot_be_prepared_says_why_each_time(rig: &Rig) {
+    let fake = rig.stand_in();
+    fake.rule(Rule::new("cuStreamCreateWithPriority", Act::Fail(Status(801))).times(1));
+    fake.clear_log();
+    for _ in 0..2 {
+        let error = rig.context().prepare_warming().unwrap_err();
+        assert!(error.to_string().contains("it could not be set up"), "{error}");
+        let cause = core::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(cause.contains("cuStreamCreateWithPriority") && cause.contains("801"), "{cause}");
+    }
+    assert_eq!(fake.calls("cuStreamCreateWithPriority"), 1, "what failed is not tried again");
 }
 
 fn a_fault_found_by_warming_is_that_of_the_wait(rig: &Rig) {

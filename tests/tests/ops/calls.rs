@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use wakeline_core::CompletionPort;
+use std::sync::Arc;
+
+use wakeline_core::{CompletionPort, Error, ErrorCode};
+use wakeline_cuda::{CuStream, CudaDevice, Graph};
 use wakeline_fake_driver::{Act, Rule};
 use wakeline_ops::port::{Device, Memory, Priority};
-use wakeline_ops::{DeviceOp, Tensor};
+use wakeline_ops::{DeviceOp, Submission, Tensor, device_op};
 use wakeline_std::block_on;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, poll_then_wait, until};
@@ -22,7 +25,8 @@ device_tests![
         streams_have_the_priority_that_was_asked_for,
         every_call_has_the_devices_context_and_the_callers_comes_back,
         calls_that_are_made_together_bind_the_context_once,
-        a_point_is_armed_in_one_go;
+        a_point_is_armed_in_one_go,
+        an_operation_in_a_stream_that_is_captured_is_refused_and_nothing_of_it_is_recorded;
 ];
 
 /// Calls of the driver that wait for the device, or may.
@@ -193,4 +197,52 @@ fn a_point_is_armed_in_one_go(rig: &CudaRig) {
     assert!(point.descriptor().is_none());
     while point.query().unwrap() == wakeline_core::Status::Pending {}
     rig.fake().clear_rules();
+}
+
+/// Tells which stream it is run in.
+struct Where;
+
+impl DeviceOp for Where {
+    type Device = CudaDevice;
+    type Pending = usize;
+    type Output = usize;
+
+    fn execute(self, submission: &mut Submission<CudaDevice>) -> Result<usize, Error> {
+        Ok(submission.stream().raw().raw().as_ptr().addr())
+    }
+
+    fn finish(stream: usize) -> Result<usize, Error> {
+        Ok(stream)
+    }
+}
+
+device_op!([] Where);
+
+fn an_operation_in_a_stream_that_is_captured_is_refused_and_nothing_of_it_is_recorded(rig: &CudaRig) {
+    let (single, owner) = (rig.another(1), Arc::new(()));
+    let raw = std::ptr::without_provenance_mut(block_on(Where.on(&single)).unwrap());
+    until("it lands", || single.counts().in_flight() == 0);
+    let before = single.counts();
+    // SAFETY: the runtime's stream, which it keeps until its end.
+    #[expect(unsafe_code, reason = "a stream by its handle")]
+    let stream = unsafe { CuStream::from_raw(rig.device().context(), raw) }.unwrap();
+    let graph = Graph::capture(&stream, (), |()| {
+        rig.fake().clear_log();
+        for _ in 0..3 {
+            let refused = block_on(rig.busy(ms(1), Arc::clone(&owner)).on(&single)).unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::StreamCapturing, "{refused}");
+            let refused = rig.busy(ms(1), Arc::clone(&owner)).on(&single).sync().unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::StreamCapturing, "{refused}");
+        }
+        for call in ["cuLaunchKernel", "cuEventRecord", "cuStreamWriteValue64", "cuMemAllocAsync"] {
+            assert_eq!(rig.fake().calls(call), 0, "{call}");
+        }
+        Ok(())
+    });
+    drop(graph.unwrap());
+    let counts = single.counts();
+    assert_eq!((counts.refused, counts.leaked), (before.refused + 6, before.leaked));
+    assert_eq!((counts.in_flight(), Arc::strong_count(&owner)), (0, 1), "nothing is kept for them");
+    block_on(rig.busy(ms(1), Arc::clone(&owner)).on(&single)).unwrap();
+    until("it lands", || single.counts().in_flight() == 0);
 }

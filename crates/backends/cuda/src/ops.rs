@@ -238,6 +238,11 @@ impl port::Device for CudaDevice {
         stream.armed_port()
     }
 
+    /// One call of the driver, which asks whether the stream is captured.
+    fn ready(&self, stream: &CuStream) -> Result<(), Error> {
+        stream.ready()
+    }
+
     /// Binds the context once: calls that find it bound make two calls of the driver for that in place of six.
     fn together<R>(&self, calls: impl FnOnce() -> R) -> R {
         // Where it has failed or is closed, the calls say so without the driver.

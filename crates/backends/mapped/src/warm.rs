@@ -24,8 +24,8 @@ enum State {
     #[default]
     Cold,
     Ready(Warmer),
-    /// It cannot be had, or not any more.
-    Out,
+    /// It cannot be had, or not any more, and why; `None` where the context lets it go.
+    Out(Option<Error>),
 }
 
 #[derive(Debug)]
@@ -44,16 +44,22 @@ impl<D: LineDriver> Inner<D> {
     ///
     /// # Errors
     ///
-    /// The context's fault, or whatever made a call fail.
+    /// The context's fault; else that it could not be set up, the first time that it was asked for, with what made a call fail as its source.
     pub(crate) fn prepare_warming(&self) -> Result<(), Error> {
         self.open()?;
         let mut state = self.warming.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_warmer(&mut state);
-        match *state {
-            State::Out => {
-                Err(Error::new(ErrorCode::Backend, [&D::NAME, &"warming", &"it could not be set up"]))
+        match &*state {
+            State::Out(why) => {
+                let error = |why: &dyn core::fmt::Display| {
+                    Error::new(ErrorCode::Backend, [&D::NAME, &"warming", why])
+                };
+                Err(match why {
+                    Some(why) => error(&"it could not be set up").with_source(why.clone()),
+                    None => error(&"its context is gone"),
+                })
             }
-            _ => Ok(()),
+            State::Cold | State::Ready(_) => Ok(()),
         }
     }
 
@@ -71,8 +77,8 @@ impl<D: LineDriver> Inner<D> {
         let State::Ready(warmer) = &mut *state else { return };
         if let Err(error) = self.launch(warmer) {
             // A fault is the context's, for all who wait in it.
-            let _ = self.told(error);
-            if let State::Ready(warmer) = core::mem::replace(&mut *state, State::Out)
+            let error = self.told(error);
+            if let State::Ready(warmer) = core::mem::replace(&mut *state, State::Out(Some(error)))
                 && let Some(_bound) = self.bind_in_drop()
                 && let Err(error) = self.let_go(warmer)
             {
@@ -84,7 +90,7 @@ impl<D: LineDriver> Inner<D> {
     /// Asks for it the first time; what failed then is not tried again.
     fn make_warmer(&self, state: &mut State) {
         if matches!(state, State::Cold) {
-            *state = self.warmer().map_or(State::Out, State::Ready);
+            *state = self.warmer().map_or_else(|error| State::Out(Some(error)), State::Ready);
         }
     }
 
@@ -144,9 +150,9 @@ impl<D: LineDriver> Inner<D> {
     /// Lets go what there is, when nobody uses the context any more. It is bound.
     pub(crate) fn end_warming(&self) -> Result<(), CallError> {
         let mut state = self.warming.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match core::mem::replace(&mut *state, State::Out) {
+        match core::mem::replace(&mut *state, State::Out(None)) {
             State::Ready(warmer) => self.let_go(warmer),
-            State::Cold | State::Out => Ok(()),
+            State::Cold | State::Out(_) => Ok(()),
         }
     }
 }
