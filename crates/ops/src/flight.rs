@@ -88,7 +88,8 @@ impl Fleet {
         let Some(permit) = permit else { return };
         let Some(seen) = seen else { return };
         if let Some(lesson) = permit.lane().arrive(&course.ticket, seen.at, seen.exact) {
-            self.known.learn(course.kind, lesson.took, course.late, lesson.exact);
+            let Ticket { service, .. } = course.ticket;
+            self.known.learn(course.kind, lesson.took, course.late, lesson.exact, service);
         }
     }
 }

@@ -22,7 +22,7 @@ use wakeline_core::Nanos;
 const PLACES: usize = 1 << u8::BITS;
 
 /// After so many in a row that took longer than expected, the shortest of them is what is expected.
-const ABOVE_MAX: u64 = 4;
+const ABOVE_MAX: u64 = 8;
 
 /// What is longer or shorter by at most so much, and a sixteenth, is as expected.
 const NEAR_NS: u64 = 4_000;
@@ -105,13 +105,13 @@ impl Known {
         (place.kind.load(Ordering::Relaxed) == kind.0 && ns > 0).then(|| Nanos::from_nanos(ns))
     }
 
-    /// One has taken this long, give or take `about`; or less, where its end was only seen some time later.
+    /// One of which `expected` was known when it was submitted has taken this long, give or take `about`; or less, where its end was only seen some time later.
     #[expect(
         clippy::inline_always,
         reason = "measured: it is called once, and a call costs more than it does"
     )]
     #[inline(always)]
-    pub(crate) fn learn(&self, kind: Kind, took: Nanos, about: Nanos, exact: bool) {
+    pub(crate) fn learn(&self, kind: Kind, took: Nanos, about: Nanos, exact: bool, expected: Option<Nanos>) {
         let place = &self.places[usize::from(kind.place())];
         let took = took.as_nanos().max(1);
         let (least, most) = (took.saturating_sub(about.as_nanos()), took.saturating_add(about.as_nanos()));
@@ -138,6 +138,10 @@ impl Known {
             return Self::below(place, most);
         }
         let now = if !exact {
+            if expected.map(Nanos::as_nanos) != Some(known) {
+                // Many may have waited by what was known before: one of them has said so, or it was never so long.
+                return;
+            }
             // It had ended by the time somebody looked: nobody knows when. The more of them there are in a row, the longer ago it was.
             let row = place.slept.load(Ordering::Relaxed);
             place.slept.store(row + 1, Ordering::Relaxed);
@@ -203,7 +207,7 @@ mod tests {
         let known = Known::new();
         let kind = Kind::of::<u8>(0);
         assert_eq!(known.expect(kind), None);
-        known.learn(kind, us(100), Nanos::ZERO, true);
+        known.learn(kind, us(100), Nanos::ZERO, true, known.expect(kind));
         assert_eq!(known.expect(kind), Some(us(100)));
         assert_eq!(known.expect(Kind::of::<u8>(1)), None);
     }
@@ -212,12 +216,12 @@ mod tests {
     #[test]
     fn one_long_one_makes_a_kind_slow_a_few_times_only() {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
-        known.learn(kind, us(1_000_000), Nanos::ZERO, true);
+        known.learn(kind, us(1_000_000), Nanos::ZERO, true, known.expect(kind));
         let mut waited = Nanos::ZERO;
         for _ in 0..40 {
             let told = known.expect(kind).unwrap().max(us(100));
             waited = waited + told;
-            known.learn(kind, told, Nanos::ZERO, told <= us(100));
+            known.learn(kind, told, Nanos::ZERO, told <= us(100), known.expect(kind));
         }
         assert!(known.expect(kind).unwrap() <= us(104), "{:?}", known.expect(kind));
         assert!(waited < us(6_000_000), "{waited}");
@@ -228,24 +232,24 @@ mod tests {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
         for round in 0..400 {
             let took = [100, 101, 99, 102, 103][round % 5] + if round % 40 == 7 { 5_000 } else { 0 };
-            known.learn(kind, us(took), Nanos::ZERO, true);
+            known.learn(kind, us(took), Nanos::ZERO, true, known.expect(kind));
         }
         let expected = known.expect(kind).unwrap();
         assert!((us(98)..=us(101)).contains(&expected), "{expected}");
     }
 
     #[test]
-    fn a_step_up_is_followed_after_four_and_a_step_down_within_a_few() {
+    fn a_step_up_is_followed_after_eight_and_a_step_down_within_a_few() {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
-        known.learn(kind, us(1_000), Nanos::ZERO, true);
-        for _ in 0..3 {
-            known.learn(kind, us(10_000), Nanos::ZERO, true);
+        known.learn(kind, us(1_000), Nanos::ZERO, true, known.expect(kind));
+        for _ in 1..ABOVE_MAX {
+            known.learn(kind, us(10_000), Nanos::ZERO, true, known.expect(kind));
             assert_eq!(known.expect(kind), Some(us(1_000)));
         }
-        known.learn(kind, us(10_005), Nanos::ZERO, true);
+        known.learn(kind, us(10_005), Nanos::ZERO, true, known.expect(kind));
         assert_eq!(known.expect(kind), Some(us(10_000)));
         for _ in 0..10 {
-            known.learn(kind, us(1_000), Nanos::ZERO, true);
+            known.learn(kind, us(1_000), Nanos::ZERO, true, known.expect(kind));
         }
         assert!(known.expect(kind).unwrap() < us(1_010));
     }
@@ -253,31 +257,47 @@ mod tests {
     #[test]
     fn an_end_that_nobody_saw_makes_the_next_wait_shorter() {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
-        known.learn(kind, us(1_600), Nanos::ZERO, true);
-        known.learn(kind, us(1_700), Nanos::ZERO, false);
+        known.learn(kind, us(1_600), Nanos::ZERO, true, known.expect(kind));
+        known.learn(kind, us(1_700), Nanos::ZERO, false, known.expect(kind));
         assert_eq!(known.expect(kind), Some(us(1_598)), "a little");
-        known.learn(kind, us(1_700), Nanos::ZERO, false);
+        known.learn(kind, us(1_700), Nanos::ZERO, false, known.expect(kind));
         assert_eq!(known.expect(kind), Some(Nanos::from_nanos(1_583_516)), "it is the second in a row");
         for _ in 0..200 {
-            known.learn(kind, US, Nanos::ZERO, false);
+            known.learn(kind, US, Nanos::ZERO, false, known.expect(kind));
         }
         assert!(known.expect(kind).unwrap() >= Nanos::from_nanos(1));
     }
 
     #[test]
+    fn many_that_waited_by_one_expectation_change_it_once() {
+        let (known, kind) = (Known::new(), Kind::of::<u8>(0));
+        known.learn(kind, us(20_000), Nanos::ZERO, true, None);
+        let mut before = us(20_000);
+        for _ in 0..6 {
+            let expected = known.expect(kind);
+            for _ in 0..64 {
+                known.learn(kind, us(20_400), Nanos::ZERO, false, expected);
+            }
+            let after = known.expect(kind).unwrap();
+            assert!(after < before && after + after + us(5) >= before, "{before}, {after}");
+            before = after;
+        }
+    }
+
+    #[test]
     fn what_is_told_late_changes_what_it_cannot_have_been() {
         let (known, kind) = (Known::new(), Kind::of::<u8>(0));
-        known.learn(kind, us(1_000), us(100), true);
+        known.learn(kind, us(1_000), us(100), true, known.expect(kind));
         for took in [1_060, 940, 1_090] {
-            known.learn(kind, us(took), us(100), true);
+            known.learn(kind, us(took), us(100), true, known.expect(kind));
             assert_eq!(known.expect(kind), Some(us(1_000)));
         }
-        known.learn(kind, us(850), us(100), true);
+        known.learn(kind, us(850), us(100), true, known.expect(kind));
         assert_eq!(known.expect(kind), Some(us(975)));
         // Much shorter counts the second time.
-        known.learn(kind, us(300), us(100), true);
+        known.learn(kind, us(300), us(100), true, known.expect(kind));
         assert_eq!(known.expect(kind), Some(us(975)));
-        known.learn(kind, us(500), us(100), true);
+        known.learn(kind, us(500), us(100), true, known.expect(kind));
         assert_eq!(known.expect(kind), Some(us(600)));
     }
 }

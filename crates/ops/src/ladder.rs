@@ -201,7 +201,7 @@ impl<D: Device> Submission<D> {
             && point.reached()
         {
             // The clock was read right before.
-            fleet.known.learn(wish.kind, Nanos::ZERO, Nanos::ZERO, true);
+            fleet.known.learn(wish.kind, Nanos::ZERO, Nanos::ZERO, true, service);
             self.land();
             return None;
         }

@@ -30,7 +30,8 @@ use crate::panics::survive;
 use crate::stream::IN_FLIGHT_MAX;
 use crate::sync::{AtomicUsize, Lock, Ordering};
 
-/// A rate of one: the work takes as long as it is expected to. Rates are kept within a sixteenth and sixteen times of it.
+/// A rate of one: the work takes as long as it is expected to. Rates are kept within a sixteenth and sixteen times of it, and no end changes one by more than a half: what
+/// is known of a kind may be far off once.
 const RATE_ONE: u64 = 1 << 10;
 const RATE_MIN: u64 = RATE_ONE / 16;
 const RATE_MAX: u64 = RATE_ONE * 16;
@@ -74,6 +75,8 @@ pub(crate) struct Ticket {
     pub(crate) submitted: Instant,
     /// When it ends; `None` where nothing is known.
     pub(crate) expected: Option<Instant>,
+    /// How long it takes by itself, as it was known then.
+    pub(crate) service: Option<Nanos>,
     /// All work up to its end.
     work: u64,
 }
@@ -191,7 +194,7 @@ impl Lane {
             let behind = Instant::from_nanos(read(&self.anchor_at).saturating_add(ahead));
             expected = Some(behind.max(alone));
         }
-        Ticket { submitted: now, expected, work }
+        Ticket { submitted: now, expected, service, work }
     }
 
     #[inline]
@@ -249,7 +252,8 @@ impl Lane {
             let quicker = rate * own / (backlog * QUICKENS);
             (rate.min(took * RATE_ONE / work).saturating_sub(quicker), end)
         };
-        self.rate.store(changed.clamp(RATE_MIN, RATE_MAX), Ordering::Relaxed);
+        let changed = changed.clamp(rate / 2, rate + rate / 2).clamp(RATE_MIN, RATE_MAX);
+        self.rate.store(changed, Ordering::Relaxed);
         end
     }
 }

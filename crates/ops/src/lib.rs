@@ -42,6 +42,8 @@
 mod ambient;
 mod config;
 mod counts;
+#[cfg(all(test, not(loom)))]
+mod crowd_tests;
 mod drain;
 mod events;
 mod flight;
