@@ -26,6 +26,8 @@
 
 mod advice;
 mod host;
+#[cfg(test)]
+mod hostile_tests;
 mod oracle;
 mod replay;
 mod series;

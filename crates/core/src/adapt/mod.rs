@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | [`Known`], and the decision of a wait that is still pending |
 //! | `window.rs` | [`Window`]: the last residuals of a point, sorted |
-//! | `oversleep.rs` | [`Oversleep`]: how late sleeps end on this host, by their length |
+//! | `oversleep.rs` | [`Oversleep`]: how late sleeps end on this host, by their length and by how many of them may be later |
 //!
 //! A wait shares what its point knows with the point's table, so it starts without a copy.
 //! What it knows is a hint: what came too late for it makes a worse decision, never a wrong answer.
@@ -23,9 +23,8 @@ pub(crate) use oversleep::Oversleep;
 pub(crate) use window::{Sorted, Window};
 use window::{ns, units};
 
-/// How fast sleeps may grow with the distance from the residual before: by so many hundredths for each percent of lateness and each
-/// residual that is left, and one.
-const GROWTH: u64 = 2;
+/// [`Known::growth`] in a wait that goes by what is known.
+pub(crate) const GROWTH: u64 = 2;
 
 /// The next residuals whose spacing tells how sparse they are.
 const NEIGHBOURS: usize = 4;
@@ -43,6 +42,9 @@ pub(crate) struct Known {
     pub(crate) residuals: Sorted,
     /// What the next one is most likely not below, where that is more than the least of them; else zero.
     pub(crate) floor: u32,
+    /// How fast sleeps may grow with the distance from the residual before: by so many hundredths for each percent of lateness and each residual
+    /// that is left, and one. [`GROWTH`], or zero where the last wait was late for no reason that is known: then a sleep is a nap.
+    pub(crate) growth: u64,
     pub(crate) oversleep: Arc<Oversleep>,
 }
 
@@ -84,15 +86,15 @@ impl Limits {
     }
 }
 
-/// What lies before the next residual that is known, in nanoseconds.
+/// What lies before the next residual that is known, in units.
 #[derive(Clone, Copy)]
 enum Gap {
     /// Nothing.
     First,
     /// What was tried out: that none ends before this.
-    Tried { floor: u64 },
+    Tried { floor: u32 },
     /// Another, which has passed.
-    Behind { last: u64 },
+    Behind { last: u32 },
 }
 
 impl Known {
@@ -121,11 +123,11 @@ impl Known {
             return self.past(now, limits.late_pct, limits.min, limits.max);
         };
         let gap = match (floor, known.last()) {
-            (Some(floor), _) => Gap::Tried { floor: ns(floor) },
-            (None, Some(last)) => Gap::Behind { last: ns(*last) },
+            (Some(floor), _) => Gap::Tried { floor },
+            (None, Some(last)) => Gap::Behind { last: *last },
             (None, None) => Gap::First,
         };
-        self.among(adapt, now, gap, *first, ahead, fresh)
+        self.among(limits, now, gap, *first, ahead, fresh)
     }
 
     /// It has passed everything known: naps grow with the time spent, each so that its end, late as sleeps are, stays within `late_pct`.
@@ -135,12 +137,13 @@ impl Known {
     /// more than they are longer.
     #[inline(never)]
     fn past(&self, now: u64, late_pct: u64, min: u64, max: u64) -> Course {
-        let (nap, least) = (now * late_pct / 100, min + self.oversleep.usual(min));
+        let oversleep = self.oversleep.at(late_pct);
+        let (nap, least) = (now * late_pct / 100, min + oversleep.usual(min));
         if nap < least {
-            self.oversleep.fade(min);
+            oversleep.fade(min);
             return watch(now, when_napping(least, late_pct));
         }
-        let length = nap.saturating_sub(self.oversleep.usual(nap));
+        let length = nap.saturating_sub(oversleep.usual(nap));
         sleep(now, length.clamp(min, max), nap.min(max))
     }
 
@@ -150,18 +153,19 @@ impl Known {
     /// at one time in `left + 1`. What it may then cost on average is held to `late_pct` of what it slept, and within a gap ends are taken to
     /// lie near to its edges: a sleep grows with the distance from the residual before, and ends a bit ahead of the next.
     #[inline]
-    fn among(&self, adapt: &Adapt, now: u64, gap: Gap, first: u32, ahead: &[u32], fresh: bool) -> Course {
-        let Limits { late_pct, min, max, guard } = Limits::of(adapt);
-        let left = ahead.len() as u64;
-        let odds = late_pct * (left + 1);
+    fn among(&self, limits: Limits, now: u64, gap: Gap, first: u32, ahead: &[u32], fresh: bool) -> Course {
+        let Limits { late_pct, min, max, guard } = limits;
+        // At most as many as a window has, and one at least.
+        let left = u32::try_from(ahead.len()).unwrap_or(u32::MAX).max(1);
+        let odds = late_pct * (u64::from(left) + 1);
         let end = ns(first);
         // So long may a sleep be wherever in the gap the work ends, and where it has to end: ahead of the next residual.
-        let grown = |since| (now * late_pct).max(since * (odds * GROWTH)) / 100;
+        let grown = |since| (now * late_pct).max(since * (odds * self.growth)) / 100;
         let (limit, mut goal) = match gap {
-            Gap::Tried { floor } => (end, floor),
-            Gap::Behind { last } => (grown(now - last), end - (end - last) / (4 * left)),
+            Gap::Tried { floor } => (end, ns(floor)),
+            Gap::Behind { last } => (grown(now - ns(last)), end - ns((first - last) / left) / 4),
             // Nothing tells where before it that might be.
-            Gap::First => (grown(end), end - end / (4 * left)),
+            Gap::First => (grown(end), end - ns(first / left) / 4),
         };
         if odds >= 200
             && let Some(behind) = ahead.get(usize::try_from(odds / 100 - 1).unwrap_or(0))
@@ -171,22 +175,24 @@ impl Known {
         }
         let room = goal.saturating_sub(now + guard);
         let wanted = room.min(limit).min(max);
-        let margin = self.oversleep.margin(wanted);
+        let oversleep = self.oversleep.at(late_pct);
+        let margin = oversleep.margin(wanted);
         // A long sleep is late by long: where a short one is not, by more than that is worth, it ends early and a short one follows.
-        let in_two = wanted < limit && wanted > 4 * margin && margin > self.oversleep.margin(margin) + min;
+        let in_two = wanted < limit && wanted > 4 * margin && margin > oversleep.margin(margin) + min;
         let early = if in_two { 2 * margin } else { margin };
         let length = limit.saturating_sub(margin).min(room.saturating_sub(early)).min(max);
         if length >= min {
             return sleep(now, length, wanted);
         }
-        self.close(adapt, now, gap, ahead, wanted, fresh)
+        self.close(Limits { late_pct, min, max, guard }, now, gap, ahead, wanted, fresh)
     }
 
     /// It is close to what lies ahead, or just past what lies before: too close for a sleep of `wanted` to end in time.
     #[inline(never)]
-    fn close(&self, adapt: &Adapt, now: u64, gap: Gap, ahead: &[u32], wanted: u64, fresh: bool) -> Course {
-        let Limits { late_pct, min, max, guard } = Limits::of(adapt);
-        let (odds, margin) = (late_pct * (ahead.len() as u64 + 1), self.oversleep.margin(wanted));
+    fn close(&self, limits: Limits, now: u64, gap: Gap, ahead: &[u32], wanted: u64, fresh: bool) -> Course {
+        let Limits { late_pct, min, max, guard } = limits;
+        let oversleep = self.oversleep.at(late_pct);
+        let (odds, margin) = (late_pct * (ahead.len() as u64 + 1), oversleep.margin(wanted));
         // Where residuals are sparse, naps among them cost less than watching each of them does.
         let neighbours = ahead.len().min(NEIGHBOURS);
         let width = ns(ahead[neighbours - 1]) - now;
@@ -197,19 +203,21 @@ impl Known {
         }
         // Else what keeps it awake would be learned of no more.
         if fresh && wanted >= min {
-            self.oversleep.fade(wanted);
+            oversleep.fade(wanted);
         }
         // Until the next gap that is worth a sleep, or until a nap is.
         let need = units(min + margin + guard);
         let cluster = ahead.windows(2).take(CLUSTER_MAX).take_while(|pair| pair[1] - pair[0] < need).count();
         // The next residual lies ahead. What is late already is decided by other numbers: soon again.
         let soon = now + min;
-        let short = min + self.oversleep.margin(min + self.oversleep.margin(min));
+        let short = min + oversleep.margin(min + oversleep.margin(min));
         let before = match gap {
-            Gap::Behind { last } => Some(last),
+            Gap::Behind { last } => Some(ns(last)),
             Gap::Tried { .. } | Gap::First => None,
         };
-        let grown = before.map_or(u64::MAX, |last| last + short * 100 / (odds * GROWTH));
+        let grown = before.map_or(u64::MAX, |last| {
+            (short * 100).checked_div(odds * self.growth).map_or(u64::MAX, |grown| last + grown)
+        });
         let until = (ns(ahead[cluster]) + BEHIND_NS)
             .min(grown.max(soon))
             .min(when_napping(short, late_pct).max(soon));

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Known, Oversleep};
+use super::{GROWTH, Known, Oversleep};
 use crate::plan::WINDOW_MAX;
 
 /// Residuals are kept in units of 16 ns, so that a minute fits into 32 bits.
@@ -82,9 +82,9 @@ impl Sorted {
 const LATELY: usize = 8;
 
 /// Of about how many waits the share of misses is.
-const TRIALS_LOG2: u32 = 5;
+const TRIALS_LOG2: u32 = 7;
 
-/// A share of the waits, in 65,536ths: what is assumed of misses at first, which 36 without one bring down to what is few enough.
+/// A share of the waits, in 65,536ths: what is assumed of misses at first, which 146 without one bring down to what is few enough.
 const MISSES_FIRST: u32 = 2_048;
 const MISSES_FEW: u32 = 655;
 
@@ -95,7 +95,7 @@ const NEAR_LOG2: u32 = 8;
 /// knows others beside.
 ///
 /// Tried out on each residual before anything is decided by it, wherever it would make a difference: where a window has shorter ones. The share of
-/// misses is a running estimate; one miss in 32 is too many.
+/// misses is a running estimate: one miss in 128 is few enough, and two are too many.
 #[derive(Clone, Copy, Debug)]
 struct Regime {
     misses: u32,
@@ -140,6 +140,8 @@ pub(crate) struct Window {
     /// What the next residual is not below, going by those: see [`Window::floor`].
     floor: u32,
     regime: Regime,
+    /// The last wait was late for no reason that is known.
+    careful: bool,
     /// The first is handed out.
     shared: [Arc<Known>; 2],
 }
@@ -148,11 +150,13 @@ impl Window {
     pub(crate) fn new(window: u16, oversleep: &Arc<Oversleep>) -> Self {
         let sorted = Sorted::new();
         let oversleep = || Arc::clone(oversleep);
-        let known = || Arc::new(Known { residuals: sorted.clone(), floor: 0, oversleep: oversleep() });
+        let known = || {
+            Arc::new(Known { residuals: sorted.clone(), floor: 0, growth: GROWTH, oversleep: oversleep() })
+        };
         let ring = alloc::vec![0; usize::from(window).min(PLACES)].into_boxed_slice();
         let regime = Regime { misses: MISSES_FIRST };
         let shared = [known(), known()];
-        Self { sorted, ring, next: 0, lately: [0; LATELY], turn: 0, floor: 0, regime, shared }
+        Self { sorted, ring, next: 0, lately: [0; LATELY], turn: 0, floor: 0, regime, careful: false, shared }
     }
 
     pub(crate) fn known(&self) -> &Arc<Known> {
@@ -187,11 +191,26 @@ impl Window {
         }
     }
 
+    /// Whether nothing that is known tells why a residual ended between a sleep's begin and its wake: none that counts lies there. Where one does,
+    /// it was that one's like that came, or the timer was late.
+    pub(crate) fn surprises(&self, pending_ns: u64, wake_ns: u64) -> bool {
+        let (pending, wake) = (units(pending_ns), units(wake_ns));
+        (self.regime.holds() && wake < self.floor) || self.sorted.passed(pending) == self.sorted.passed(wake)
+    }
+
+    /// From the next residual on, waits are careful after a surprise: they nap, so that one that came is not passed by much, until an end was seen.
+    ///
+    /// What is now known of the one that came is between two moments. Where steps get shorter, a wait that slept by that would be late again.
+    pub(crate) fn careful(&mut self, yes: bool) {
+        self.careful = yes;
+    }
+
     /// Brings the first up to date, unless a wait holds it.
     fn share(&mut self) -> bool {
-        let floor = if self.regime.holds() { self.floor } else { 0 };
+        let goes = self.regime.holds() && !self.careful;
         let Some(known) = Arc::get_mut(&mut self.shared[0]) else { return false };
-        known.floor = floor;
+        known.floor = if goes { self.floor } else { 0 };
+        known.growth = if self.careful { 0 } else { GROWTH };
         known.residuals.take(&self.sorted);
         true
     }

@@ -4,9 +4,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::PointTable;
-use crate::adapt::{Known, Oversleep, Sorted, Window};
+use crate::adapt::{GROWTH, Known, Oversleep, Sorted, Window};
 use crate::plan::WaitPlan;
 use crate::time::Nanos;
+
+/// A late wait is a surprise where it had slept for so large a part of its time at once.
+const SURPRISE_PART: u64 = 8;
 
 #[derive(Clone, Debug)]
 pub(super) struct Adaptive {
@@ -33,7 +36,12 @@ impl<K: Ord> PointTable<K> {
     /// What is known before anything is.
     fn cold(&mut self) -> &Arc<Known> {
         self.cold.get_or_insert_with(|| {
-            Arc::new(Known { residuals: Sorted::new(), floor: 0, oversleep: Arc::new(Oversleep::new()) })
+            Arc::new(Known {
+                residuals: Sorted::new(),
+                floor: 0,
+                growth: GROWTH,
+                oversleep: Arc::new(Oversleep::new()),
+            })
         })
     }
 
@@ -43,6 +51,7 @@ impl<K: Ord> PointTable<K> {
         if let Some(adapt) = plan.adapt() {
             let adaptive = self.adaptive(key, adapt.window());
             adaptive.late = 0;
+            adaptive.window.careful(false);
             adaptive.window.push(residual.as_nanos());
         }
     }
@@ -57,6 +66,10 @@ impl<K: Ord> PointTable<K> {
             let asleep = (wake - pending).as_nanos();
             let before = Nanos::from_nanos(asleep >> (3 - adaptive.late.min(2)));
             adaptive.late = adaptive.late.saturating_add(1);
+            // What is late by little needs no care, and a gap among others is slept through in pieces.
+            let long = asleep > wake.as_nanos() / SURPRISE_PART;
+            let surprise = long && adaptive.window.surprises(pending.as_nanos(), wake.as_nanos());
+            adaptive.window.careful(surprise);
             adaptive.window.push((wake - before).as_nanos());
         }
     }

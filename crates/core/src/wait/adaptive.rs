@@ -141,7 +141,8 @@ impl Wait {
             let length = self.wake.since(adaptive.slept).min(self.look_every);
             let [length, wanted, late] =
                 [length, adaptive.wanted, self.report.overshoot].map(Nanos::as_nanos);
-            adaptive.known.oversleep.learn(length, wanted, late);
+            let late_pct = self.report.plan.adapt().map_or(1, |adapt| u64::from(adapt.late_pct()));
+            adaptive.known.oversleep.at(late_pct).learn(length, wanted, late);
         }
         self.look(now)
     }

@@ -91,7 +91,7 @@ pub const LOST_QUERIES: u8 = 2;
 /// the deadline; with a deadline the wait ends at the first step at or after it, but for one last question. A wait without
 /// deadline on a device that never answers goes on until it is cancelled.
 ///
-/// Cost: at most 80 instructions a step, 240 more for a decision by `+adapt` and what comes of it, no allocation.
+/// Cost: at most 80 instructions a step, 242 more for a decision by `+adapt` and what comes of it, no allocation.
 ///
 /// ```
 /// use wakeline_core::{Action, End, Instant, Observation, Outcome, Status, Wait, WaitPlan};
