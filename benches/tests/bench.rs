@@ -172,6 +172,9 @@ fn arguments_are_shown_with_their_control_characters_written_out() {
         &["--device", "sim", "--arms", "\x1b[2Jx\ny"],
         &["--device", "sim", "--baseline", "\x1b[2Jx\ny"],
         &["--driver", "\x1b[2Jx\ny"],
+        &["report", "\x1b[2Jx\ny"],
+        &["report", "--\x1b[2Jx\ny"],
+        &["report", "x", "--fail-if", "ratio(\x1b[2Jx\ny"],
     ] {
         let output = bench(args);
         let (message, shown) =

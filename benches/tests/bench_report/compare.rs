@@ -103,7 +103,7 @@ fn what_else_differs_is_noted() {
     for note in [
         "other kernel: 6.18.0, then 7.0",
         "other length: full, then quick",
-        "after.jsonl was cut off",
+        "after.jsonl was cut off at line 2",
         "1 cell had another plan of the same name",
         "in before.jsonl only: 1 cell",
     ] {

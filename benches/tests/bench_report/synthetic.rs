@@ -83,7 +83,7 @@ pub(crate) fn empty(name: &str) -> RunFile {
         check("quiet to the end", false, "others took 23 % of a core for 40 s while `serve` ran"),
     ];
     let end = Some(End { took_s: 212.4, cells: None, timelines: None, checks });
-    RunFile { name: name.to_owned(), run, cells: Vec::new(), timelines: Vec::new(), end }
+    RunFile { name: name.to_owned(), run, cells: Vec::new(), timelines: Vec::new(), end, last_line: 2 }
 }
 
 /// A metric by rounds, with its ratio to those of the base arm.
@@ -260,12 +260,13 @@ fn timelines() -> Vec<Timeline> {
     ]
 }
 
-/// The file's text as it is written.
+/// The file's text as it is written: its last line counts the others.
 pub(crate) fn text(file: &RunFile) -> String {
     let first = Line::Run(file.run.clone());
     let cells = file.cells.iter().cloned().map(Line::Cell);
     let timelines = file.timelines.iter().cloned().map(Line::Timeline);
-    let end = file.end.clone().map(Line::End);
+    let counts = (Some(file.cells.len()), Some(file.timelines.len()));
+    let end = file.end.clone().map(|end| Line::End(End { cells: counts.0, timelines: counts.1, ..end }));
     let lines = std::iter::once(first).chain(cells).chain(timelines).chain(end);
     lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect()
 }
