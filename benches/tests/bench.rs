@@ -195,6 +195,23 @@ fn arguments_are_shown_with_their_control_characters_written_out() {
     );
 }
 
+/// As text it would be the name of another file.
+#[test]
+#[cfg(unix)]
+fn an_argument_that_is_no_text_is_refused() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    for first in ["--out", "report"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+            .args([OsStr::new(first), OsStr::from_bytes(b"a\xffb")])
+            .output()
+            .unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("`a\u{fffd}b` is no UTF-8"), "{message}");
+    }
+}
+
 #[test]
 fn what_cannot_be_written_is_named_before_anything_is_measured() {
     let out = folder("taken");

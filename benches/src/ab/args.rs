@@ -113,7 +113,9 @@ impl Args {
     pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let given: Vec<String> = words.collect();
         let (mut args, mut words) = (Self::default(), Words::new(given.iter().cloned()));
+        let mut seen = Vec::new();
         while let Some(word) = words.argument() {
+            words.once(&mut seen)?;
             match word.as_str() {
                 "list" => args.task = Task::List,
                 "selftest" => args.task = Task::SelfTest,
@@ -248,6 +250,7 @@ mod tests {
             (&["--out"], "`--out` wants a value"),
             (&["wak"], ""),
             (&["wake", ""], "an empty name is in the name of every case"),
+            (&["--arms", "spin", "--arms", "flag"], "`--arms` is there twice: give it once"),
             (&["--out", ""], "`--out` wants a folder, and is empty"),
             (&["--device", "sim", "--driver", "d"], "`--driver` is of a GPU"),
             (&["--device", "sim", "--nvml", "n"], "`--nvml` is of a GPU"),

@@ -22,7 +22,7 @@ use super::selftest;
 use super::session::{Output, Setup, Ways, at};
 use super::suites::{Case, Suite, cases};
 use crate::apart::Apart;
-use crate::gpu::{Failure, Gpu, finish};
+use crate::gpu::{Failure, Gpu, finish, texts};
 use crate::plain;
 use crate::record::Environment;
 use crate::stats::Quantiles;
@@ -88,7 +88,7 @@ pub fn main(name: &str, words: impl Iterator<Item = OsString>, peers: &impl Peer
     if words.next_if(|word| word == "report").is_some() {
         return main_report(words);
     }
-    finish(name, bench(words.map(|word| word.to_string_lossy().into_owned()), peers))
+    finish(name, texts(words).map_err(Failure::Usage).and_then(|words| bench(words.into_iter(), peers)))
 }
 
 fn bench(words: impl Iterator<Item = String>, peers: &impl Peers) -> Result<(), Failure> {

@@ -6,14 +6,14 @@
 //! | [`Failure`], [`finish`] | why a program ends early, and its exit code |
 //! | [`Host`], [`PLANS`] | each way of running a wait, and each way of waiting |
 //! | [`CudaMachine`] | a GPU whose operations are awaited |
-//! | [`Words`] | arguments, one by one |
+//! | [`Words`], [`texts`] | arguments, one by one |
 
 mod args;
 mod hosts;
 mod machine;
 mod plans;
 
-pub use args::Words;
+pub use args::{Words, texts};
 pub use hosts::Host;
 pub use machine::CudaMachine;
 pub use plans::{BACKSTOP_US, PLANS, TRUSTED, learned};

@@ -10,7 +10,7 @@ use super::digits;
 use super::read::RunFile;
 use super::table::Grid;
 use super::welch::Difference;
-use crate::ab::schema::{Better, Cell, Metric};
+use crate::ab::schema::{Better, Cell, Metric, Order};
 use crate::plain;
 use crate::stats::Interval;
 
@@ -295,6 +295,14 @@ fn told(file: &RunFile, name: &str) -> String {
     field.unwrap_or_else(|| "unknown".to_owned())
 }
 
+/// In a word.
+const fn order(order: Order) -> &'static str {
+    match order {
+        Order::Rotated => "rotated",
+        Order::Balanced => "balanced",
+    }
+}
+
 /// What differs, but does not make the two different machines.
 fn notes(before: &RunFile, after: &RunFile, cells: &[Cells<'_>; 2]) -> Vec<String> {
     let slack = |slack: Option<u64>| slack.map_or_else(|| "unknown".to_owned(), digits::ns);
@@ -307,6 +315,8 @@ fn notes(before: &RunFile, after: &RunFile, cells: &[Cells<'_>; 2]) -> Vec<Strin
             ("version", environment.version.clone()),
             ("commit", told(file, "commit")),
             ("timer slack", slack(environment.timer_slack_ns)),
+            ("seed", environment.seed.to_string()),
+            ("order of turns", order(file.run.order).to_owned()),
             ("length", if file.run.quick { "quick" } else { "full" }.to_owned()),
         ]
     };

@@ -9,6 +9,7 @@ use super::compare::Comparison;
 use super::condition::{Condition, Outcome, ParseError, Quantity, Unjudged};
 use super::read::{ReadError, RunFile};
 use super::{page, table};
+use crate::gpu::texts;
 use crate::plain;
 
 /// What `--help` shows.
@@ -31,10 +32,11 @@ const CODE_HOLDS: u8 = 3;
 
 /// Does what these words ask for; the name of the program is not among them. Shows the runs on standard output.
 pub fn main_report(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words = words.into_iter().map(|word| word.to_string_lossy().into_owned());
+    let words = texts(words.into_iter()).map_err(Failure::Usage);
     // A guard judges to the end, whoever reads of it.
     let mut output = Unheard::new(io::stdout().lock());
-    match Args::parse(words).and_then(|args| run(&args, &mut output)) {
+    let args = words.and_then(|words| Args::parse(words.into_iter()));
+    match args.and_then(|args| run(&args, &mut output)) {
         Ok(false) => ExitCode::SUCCESS,
         Ok(true) => ExitCode::from(CODE_HOLDS),
         Err(failure) => {
@@ -134,6 +136,9 @@ impl Args {
         while let Some(word) = words.next() {
             let wants = || Failure::Usage(format!("`{word}` wants a value"));
             match word.as_str() {
+                "--out" if args.out.is_some() => {
+                    return Err(Failure::Usage("`--out` is there twice: give it once".to_owned()));
+                }
                 "--out" => args.out = Some(words.next().ok_or_else(wants)?.into()),
                 "--fail-if" => args.conditions.push(words.next().ok_or_else(wants)?.parse()?),
                 "--compare" => args.compare = true,
@@ -264,6 +269,7 @@ mod tests {
         for (words, says) in [
             (&[][..], "give a run's file at least; see --help"),
             (&["--out"], "`--out` wants a value"),
+            (&["a", "--out", "b", "--out", "c"], "`--out` is there twice"),
             (&["--outt", "x"], "unknown argument `--outt`"),
             (&["a", "--compare"], "`--compare` wants two files"),
             (&["a", "b", "--fail-if", "change(a/b/c).cpu > 1"], "`change(..)` wants `--compare`"),
