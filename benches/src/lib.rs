@@ -2,11 +2,13 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | [`Paired`] | rotates the arms and pairs what they cost by round |
+//! | [`Paired`] | has the arms take turns in balanced orders, and pairs what they cost by round |
+//! | [`draws`] | random numbers of a seed, for loads and orders |
 //! | [`Interval`], [`Tail`] | a mean with its 99 % Student-t interval; the quantiles of a latency |
 //! | [`Apart`] | keeps the measuring thread and the simulated device on processors of their own |
 //! | [`Usage`], [`Threads`] | CPU clocks and context switches of a stretch of code; of the threads of watchers |
 //! | [`micro`] | the hot path, a case each, for instruction counts and for divan |
+//! | [`plain()`] | foreign text as text |
 //! | [`Signed`] | the quantiles of times that may be below zero |
 //! | [`gpu`] | what the programs share that need a GPU |
 //! | [`ab`] | A/B runs: `cargo xtask bench` |
@@ -17,8 +19,8 @@
 //! | [`Record`], [`Environment`], [`JsonLines`] | one line of data for each case and arm |
 //!
 //! Machines drift: a run's first arm meets another machine than its last. So no arm is measured by itself: each round
-//! runs every arm on the same input, each round begins with another arm, and only what one round cost under two arms is
-//! ever divided.
+//! runs every arm on the same input, in an order in which no arm always comes behind the same other one, and only what one round
+//! cost under two arms is ever divided.
 //!
 //! ```
 //! use wakeline_benches::Paired;
@@ -37,11 +39,14 @@ extern crate alloc;
 
 pub mod ab;
 mod apart;
+pub mod draws;
 pub mod gpu;
 pub mod micro;
 mod operation;
 pub mod ops;
+mod order;
 mod paired;
+mod plain;
 mod record;
 mod signed;
 pub mod sim;
@@ -53,6 +58,7 @@ mod usage;
 
 pub use apart::Apart;
 pub use paired::Paired;
+pub use plain::plain;
 pub use record::{Environment, JsonLines, Record, read_json_lines};
 pub use signed::Signed;
 pub use stats::{CONFIDENCE, Interval, Quantiles, Tail};

@@ -2,40 +2,47 @@
 
 use alloc::vec::Vec;
 
+use crate::order::order;
 use crate::stats::Interval;
 
 /// What each arm cost in each round.
 ///
 /// ```text
-///   round 0   arm 0   arm 1   arm 2
-///   round 1   arm 1   arm 2   arm 0     each round begins with the next arm,
-///   round 2   arm 2   arm 0   arm 1     so that no arm always follows the same other one at the same place
-///   round 3   arm 0   ...
+///   round 0   arm 2   arm 0   arm 1
+///   round 1   arm 0   arm 1   arm 2     drawn from the seed, so that each arm comes behind each other arm
+///   round 2   arm 1   arm 0   arm 2     equally often: in 2, 4, 6, .. rounds of so many arms, in twice as many
+///   round 3   ...                       rounds of an odd number of arms
 /// ```
 ///
 /// Memory: 8 bytes for each arm and round.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paired {
     arms: usize,
+    /// What the orders are drawn from.
+    seed: u64,
     /// What every arm cost, round after round, each in the order of the arms.
     costs: Vec<u64>,
 }
 
 impl Paired {
-    /// No rounds yet, of `arms` arms.
+    /// No rounds yet, of `arms` arms, whose orders are drawn from the seed 0.
     pub const fn new(arms: usize) -> Self {
-        Self { arms, costs: Vec::new() }
+        Self::seeded(arms, 0)
     }
 
-    /// Runs every arm once, beginning with another than the last round did. `run` is given the arm and says what it
-    /// cost, in any unit.
+    /// The same with the orders of another seed.
+    pub const fn seeded(arms: usize, seed: u64) -> Self {
+        Self { arms, seed, costs: Vec::new() }
+    }
+
+    /// Runs every arm once, in the order of the round. `run` is given the arm and says what it cost, in any unit.
     ///
     /// # Errors
     ///
     /// What `run` fails with. The round does not count then, and the arms that are left are not run.
     pub fn round<E>(&mut self, mut run: impl FnMut(usize) -> Result<u64, E>) -> Result<(), E> {
         let start = self.costs.len();
-        let order = order(self.arms, self.rounds());
+        let order = order(self.arms, self.seed, self.rounds());
         self.costs.resize(start + self.arms, 0);
         for arm in order {
             match run(arm) {
@@ -86,30 +93,31 @@ impl Paired {
     }
 }
 
-/// The order in which a round runs its arms.
-fn order(arms: usize, round: usize) -> impl Iterator<Item = usize> {
-    (0..arms).map(move |place| (round + place) % arms)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::convert::Infallible;
 
     #[test]
-    fn every_round_begins_with_another_arm_and_runs_each_once() {
-        let mut paired = Paired::new(3);
-        let mut seen = Vec::new();
+    fn every_round_runs_each_arm_once_and_none_always_behind_the_same() {
+        let mut paired = Paired::new(4);
+        let mut rounds = Vec::new();
         for _ in 0..4 {
+            let mut seen = Vec::new();
             paired
                 .round(|arm| {
                     seen.push(arm);
                     Ok::<_, Infallible>(1)
                 })
                 .unwrap();
+            rounds.push(seen);
         }
-        assert_eq!(seen, [0, 1, 2, 1, 2, 0, 2, 0, 1, 0, 1, 2]);
-        assert_eq!(paired.rounds(), 4);
+        let mut pairs: Vec<[usize; 2]> =
+            rounds.iter().flat_map(|round| round.windows(2)).map(|pair| [pair[0], pair[1]]).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        // Of four arms in four rounds, each pair there is.
+        assert_eq!((pairs.len(), paired.rounds()), (12, 4), "{rounds:?}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! the stand-in for the driver.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod without_gpu;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -52,7 +54,8 @@ fn is_sane(lines: &[Line], rounds: usize) {
             cells.iter().filter(|other| other.suite == cell.suite && other.case == cell.case).collect();
         assert_eq!(case.iter().filter(|other| other.arm == cell.base).count(), 1, "{cell:?}");
         assert_eq!(case.iter().filter(|other| other.arm == cell.arm).count(), 1, "{cell:?}");
-        assert_eq!(cell.family == "raw", cell.plan.is_none(), "{cell:?}");
+        // Operations have no plan but their runtime's.
+        assert!((cell.family == "raw") == cell.plan.is_none() || cell.suite == "ops", "{cell:?}");
         assert!(!cell.metrics.is_empty());
         for (name, metric) in &cell.metrics {
             assert_eq!((metric.by_round.len(), metric.value.n), (rounds, rounds), "{name}: {metric:?}");
@@ -128,13 +131,139 @@ fn help_names_every_argument_and_list_every_suite_and_arm() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn without_a_gpu_it_says_so_where_one_was_asked_for_and_simulates_elsewhere() {
-    let output = bench(&["--device", "cuda", "--driver", "no/such/libcuda.so.1"]);
+    let without = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
+        without_gpu::hide_driver(&mut command);
+        command.args(args).output().unwrap()
+    };
+    let output = without(&["--device", "cuda"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(message.starts_with("skipped: no CUDA device") && message.lines().count() == 1, "{message}");
-    let output = bench(&["list", "--driver", "no/such/libcuda.so.1"]);
+    let output = without(&["list"]);
     assert!(output.status.success() && String::from_utf8(output.stdout).unwrap().contains("device `sim`"));
+}
+
+/// Whoever names a library is told of it, on any machine: it is neither "no GPU" nor a reason to simulate one.
+#[test]
+fn a_driver_that_was_named_and_cannot_be_loaded_is_an_error() {
+    for device in ["cuda", "auto"] {
+        let output = bench(&["list", "--device", device, "--driver", "no/such/libcuda.so.1"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{device}: {message}");
+        assert!(
+            message.starts_with("bench: `--driver no/such/libcuda.so.1` cannot be used: cuda: ")
+                && message.contains("no such file") | message.contains("No such file")
+                && message.lines().count() == 1,
+            "{message}"
+        );
+    }
+}
+
+/// Nothing that a user gives commands the terminal.
+#[test]
+fn arguments_are_shown_with_their_control_characters_written_out() {
+    for args in [
+        &["\x1b[2Jx\ny"][..],
+        &["--\x1b[2Jx\ny"],
+        &["--device", "\x1b[2Jx\ny"],
+        &["--device", "sim", "--arms", "\x1b[2Jx\ny"],
+        &["--device", "sim", "--baseline", "\x1b[2Jx\ny"],
+        &["--driver", "\x1b[2Jx\ny"],
+        &["report", "\x1b[2Jx\ny"],
+        &["report", "--\x1b[2Jx\ny"],
+        &["report", "x", "--fail-if", "ratio(\x1b[2Jx\ny"],
+    ] {
+        let output = bench(args);
+        let (message, shown) =
+            (String::from_utf8(output.stderr).unwrap(), String::from_utf8(output.stdout).unwrap());
+        assert!(!output.status.success() && shown.is_empty(), "{args:?}: {shown}");
+        assert!(message.contains("\\u{1b}[2Jx\\ny"), "{args:?}: {message}");
+        assert!(message.chars().all(|c| c == '\n' || !c.is_control()), "{args:?}: {message:?}");
+    }
+    // Where a run went, too.
+    let out = folder("esc\x1b[2Jx");
+    let run = ["wake/12 us", "--quick", "--device", "sim", "--rounds", "1", "--arms", "spin", "--out"];
+    let output = bench(&[&run[..], &[out.to_str().unwrap()]].concat());
+    std::fs::remove_dir_all(&out).unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && shown.contains("esc\\u{1b}[2Jx") && !shown.contains('\x1b'),
+        "{shown:?}"
+    );
+}
+
+/// As text it would be the name of another file.
+#[test]
+#[cfg(unix)]
+fn an_argument_that_is_no_text_is_refused() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    for first in ["--out", "report"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+            .args([OsStr::new(first), OsStr::from_bytes(b"a\xffb")])
+            .output()
+            .unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("`a\u{fffd}b` is no UTF-8"), "{message}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_named_before_anything_is_measured() {
+    let out = folder("taken");
+    std::fs::write(&out, "a file").unwrap();
+    let output = bench(&["--quick", "--device", "sim", "--out", out.to_str().unwrap()]);
+    std::fs::remove_file(&out).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{message}");
+    let says = format!("bench: the results cannot be written: {}: ", out.display());
+    assert!(message.starts_with(&says) && message.lines().count() == 1, "{message}");
+}
+
+#[test]
+fn a_baseline_that_has_none_of_the_cases_is_refused_before_anything_is_measured() {
+    let out = folder("other-suite");
+    let out = out.to_str().unwrap();
+    let args = ["--quick", "--device", "sim", "--rounds", "1", "--arms", "spin", "--out"];
+    assert!(bench(&[&["wake/12 us"], &args[..], &[out]].concat()).status.success());
+    let before = format!("{out}/run.jsonl");
+    let output =
+        bench(&[&["fan-in/1 "], &args[..], &[&format!("{out}/after"), "--baseline", &before]].concat());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let says = format!("bench: `--baseline {before}` has none of the cases to run");
+    assert!(message.starts_with(&says) && message.contains("cases of wake"), "{message}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+/// The suite of operations has arms of its own, which are chosen as those of the others are.
+#[test]
+fn arms_of_operations_are_chosen_too() {
+    let run = |name: &str, arms: &str| {
+        let args = ["ops", "--quick", "--device", "sim", "--rounds", "1", "--seconds", "1", "--arms", arms];
+        let (lines, _) = run(name, &args);
+        is_sane(&lines, 1);
+        let cells = cells(&lines).into_iter().map(|cell| format!("{}: {}", cell.case, cell.arm));
+        cells.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        run("ops-own", "sync_on"),
+        ["20 us: spin", "20 us: sync_on", "1000 us: spin", "1000 us: sync_on"]
+    );
+    assert_eq!(run("ops-crowd", "scan,flag"), ["512 tasks of 50 us: scan"]);
+    let late = "await@multi_thread(4),late_us=500";
+    let idle = ["await@multi_thread(4)", late].map(|arm| format!("64 tasks of 20 ms: {arm}"));
+    assert_eq!(run("ops-late", late), idle);
+    let output = bench(&["ops", "--device", "sim", "--arms", "sync_onn"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.starts_with("bench: `--arms sync_onn` names no arm") && message.contains("sync_on, scan")
+    );
 }
 
 #[test]

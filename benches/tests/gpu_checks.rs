@@ -2,6 +2,8 @@
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod without_gpu;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -106,10 +108,21 @@ fn faults_are_told_with_their_cause_and_spare_other_processes() {
 
 #[test]
 fn without_a_gpu_it_says_so_and_is_not_a_success() {
-    let output = checks(&["--quick", "--driver", "no/such/libcuda.so.1"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu_checks"));
+    without_gpu::hide_driver(&mut command);
+    let output = command.arg("--quick").output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{message}");
     assert!(message.starts_with("skipped: no CUDA device") && message.lines().count() == 1, "{message}");
+}
+
+/// Whoever names a library is told of it, and not that there is no GPU.
+#[test]
+fn a_driver_that_was_named_and_cannot_be_loaded_is_an_error() {
+    let output = checks(&["--driver", "no/such/libcuda.so.1"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{message}");
+    assert!(message.starts_with("gpu_checks: `--driver no/such/libcuda.so.1` cannot be used: "), "{message}");
 }
 
 #[test]

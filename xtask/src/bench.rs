@@ -27,15 +27,34 @@ pub(crate) struct Args {
 /// # Errors
 /// It does not exist, does not build, or cannot be run.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (peers, words): (Vec<_>, Vec<_>) = args.words.iter().partition(|word| *word == "--peers");
-    let program = if peers.is_empty() { own()? } else { with_peers()? };
-    let mut bench = Cmd::new(program).here().args(words);
-    // What only shows earlier runs is of no commit.
-    let reports = args.words.first().is_some_and(|word| word == "report");
-    if let Some(commit) = commit().filter(|_| !reports) {
+    let asked = Asked::of(&args.words);
+    let program = if asked.peers { with_peers()? } else { own()? };
+    let mut bench = Cmd::new(program).here().args(&asked.words);
+    if let Some(commit) = commit().filter(|_| asked.is_of_a_commit()) {
         bench = bench.arg("--commit").arg(commit);
     }
     bench.run_for_code()
+}
+
+/// What is asked for.
+struct Asked<'a> {
+    /// Whether the program is the one with arms of other libraries.
+    peers: bool,
+    /// What it is told.
+    words: Vec<&'a OsString>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(words: &'a [OsString]) -> Self {
+        let (peers, words): (Vec<_>, Vec<_>) = words.iter().partition(|word| *word == "--peers");
+        Self { peers: !peers.is_empty(), words }
+    }
+
+    /// Whether the program is to be told which commit it is of: what only shows earlier runs is of none, and whoever says so knows it.
+    fn is_of_a_commit(&self) -> bool {
+        let reports = self.words.first().is_some_and(|word| *word == "report");
+        !reports && !self.words.iter().any(|word| *word == "--commit")
+    }
 }
 
 /// Builds the program of the workspace. Standard output is the table's alone, so cargo's is read.
@@ -66,4 +85,27 @@ fn commit() -> Option<String> {
     let differs =
         git("status --porcelain --untracked-files=no").is_some_and(|files| !files.trim().is_empty());
     Some(format!("{}{}", hash.trim(), if differs { "-modified" } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_measures_is_told_its_commit() {
+        for (line, peers, commit) in [
+            ("", false, true),
+            ("wake --quick", false, true),
+            ("--peers wake", true, true),
+            ("report a.jsonl", false, false),
+            ("--peers report a.jsonl", true, false),
+            ("report a.jsonl --peers", true, false),
+            ("--commit c0ffee", false, false),
+        ] {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let asked = Asked::of(&words);
+            assert_eq!((asked.peers, asked.is_of_a_commit()), (peers, commit), "{line}");
+            assert!(asked.words.iter().all(|word| *word != "--peers"), "{line}");
+        }
+    }
 }

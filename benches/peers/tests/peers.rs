@@ -82,8 +82,13 @@ fn another_library_than_theirs_is_refused_and_none_is_told() {
     let output = peers(&folder.0, &["list", "--device", "cuda", "--driver", other.path().to_str().unwrap()]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), message.lines().count()), (Some(1), 1), "{message}");
-    let missing = empty.0.join("libcuda.so.1");
-    let output = peers(&empty.0, &["list", "--device", "cuda", "--driver", missing.to_str().unwrap()]);
+    let library = empty.0.join("libcuda.so.1");
+    let output = peers(&empty.0, &["list", "--device", "cuda", "--driver", library.to_str().unwrap()]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    // Found first, it hides the system's driver, where there is one.
+    fs::write(&library, "this is no library").unwrap();
+    let output = peers(&empty.0, &["list", "--device", "cuda"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{message}");
 }

@@ -113,7 +113,9 @@ impl Args {
     pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let given: Vec<String> = words.collect();
         let (mut args, mut words) = (Self::default(), Words::new(given.iter().cloned()));
+        let mut seen = Vec::new();
         while let Some(word) = words.argument() {
+            words.once(&mut seen)?;
             match word.as_str() {
                 "list" => args.task = Task::List,
                 "selftest" => args.task = Task::SelfTest,
@@ -134,6 +136,20 @@ impl Args {
             }
         }
         args.words = without_commit(given);
+        if args.names.iter().any(|name| name.trim().is_empty()) {
+            return Err("an empty name is in the name of every case: name some, or none for all; see `list`"
+                .to_owned());
+        }
+        if args.out.as_ref().is_some_and(|out| out.as_os_str().is_empty()) {
+            return Err("`--out` wants a folder, and is empty".to_owned());
+        }
+        for (option, library) in [("--driver", &args.driver), ("--nvml", &args.nvml)] {
+            if library.is_some() && args.device == Kind::Sim {
+                return Err(format!(
+                    "`{option}` is of a GPU, and `--device sim` loads no library: leave one of them out"
+                ));
+            }
+        }
         // A name that fits nothing is told before anything is opened.
         args.cases().map(|_| args)
     }
@@ -198,7 +214,7 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        let line = "wake --quick --device sim --arms spin,flag --out o --baseline b.jsonl --seed 7 --rounds 2 \
+        let line = "wake --quick --device cuda --arms spin,flag --out o --baseline b.jsonl --seed 7 --rounds 2 \
             --seconds 3 --driver d --nvml n --commit c0ffee";
         let args = parse(&line.split_whitespace().collect::<Vec<_>>()).unwrap();
         let expected = Args {
@@ -206,7 +222,7 @@ mod tests {
             words: line.split(" --commit").next().unwrap().split_whitespace().map(str::to_owned).collect(),
             names: vec!["wake".to_owned()],
             quick: true,
-            device: Kind::Sim,
+            device: Kind::Cuda,
             arms: Some("spin,flag".to_owned()),
             out: Some("o".into()),
             baseline: Some("b.jsonl".into()),
@@ -233,6 +249,11 @@ mod tests {
             (&["--seconds", "x"], "`--seconds x` is not from 1"),
             (&["--out"], "`--out` wants a value"),
             (&["wak"], ""),
+            (&["wake", ""], "an empty name is in the name of every case"),
+            (&["--arms", "spin", "--arms", "flag"], "`--arms` is there twice: give it once"),
+            (&["--out", ""], "`--out` wants a folder, and is empty"),
+            (&["--device", "sim", "--driver", "d"], "`--driver` is of a GPU"),
+            (&["--device", "sim", "--nvml", "n"], "`--nvml` is of a GPU"),
             (&["burns"], "`burns` is in the name of no case; there are the suites wake, burn, serve, fan-in"),
         ] {
             match parse(words) {

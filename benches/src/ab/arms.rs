@@ -6,7 +6,9 @@ use core::str::FromStr;
 use wakeline_core::{Adapt, Nanos, Predict, WaitBands, WaitPlan};
 use wakeline_std::{Oversleep, StdClock};
 
+use super::device::RAW;
 use super::rounds::ArmLabel;
+use crate::ops;
 
 /// Of how many waits a plan predicts the next: a wait that woke late is taken for half as long, and as many waits after it wake far too early.
 pub const WINDOW: u16 = 2;
@@ -74,6 +76,45 @@ pub enum Way {
     Raw(usize),
     /// By plans.
     Plan(WaitBands, Host),
+    /// It runs device operations to their ends, for the suite `ops` alone.
+    Operation(Operation),
+}
+
+/// How an arm of the suite `ops` runs operations. Its bare spin on the word is [`Way::Spin`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// As the program `ops` does: one at a time, or by many tasks.
+    Awaits(ops::Arm),
+    /// One thread keeps many in flight, and scans their words.
+    Scans,
+    /// Many tasks await work that may be told late.
+    AwaitsLate,
+}
+
+/// By how much, for [`Operation::AwaitsLate`].
+pub const LATE_US: u32 = 500;
+
+impl Operation {
+    /// All of them.
+    fn all() -> impl Iterator<Item = Self> {
+        let awaits = ops::Arm::ALL.into_iter().filter(|arm| *arm != ops::Arm::Spin);
+        awaits.map(Self::Awaits).chain([Self::Scans, Self::AwaitsLate])
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Awaits(arm) => arm.name().to_owned(),
+            Self::Scans => "scan".to_owned(),
+            Self::AwaitsLate => format!("{},late_us={LATE_US}", ops::Arm::Multi.name()),
+        }
+    }
+
+    const fn family(self) -> &'static str {
+        match self {
+            Self::Awaits(_) | Self::AwaitsLate => "wakeline",
+            Self::Scans => RAW,
+        }
+    }
 }
 
 /// A way of waiting with its name.
@@ -106,6 +147,11 @@ impl Arm {
             _ => Host::Inline,
         }
     }
+
+    /// Whether it waits for what others launched, so that it is for all suites but `ops`.
+    pub const fn waits(&self) -> bool {
+        !matches!(self.way, Way::Operation(_))
+    }
 }
 
 /// A name that is no arm's.
@@ -127,13 +173,19 @@ impl fmt::Display for UnknownArm {
             f,
             "`--arms {}` names no arm; there are {}; all of a family: raw, wakeline; all of a host: {}; or a plan and a host, as in `flag:park_us=50,backstop_us=1000@watcher`",
             self.name,
-            self.known.join(", "),
+            listed(&self.known),
             hosts.join(", ")
         )
     }
 }
 
 impl core::error::Error for UnknownArm {}
+
+/// Names in one line: those with a comma in them in quotes.
+fn listed(names: &[String]) -> String {
+    let quoted = |name: &String| if name.contains(',') { format!("`{name}`") } else { name.clone() };
+    names.iter().map(quoted).collect::<Vec<_>>().join(", ")
+}
 
 /// What covers this machine's lateness, from a measurement of half a second on this thread.
 ///
@@ -153,7 +205,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Those of plans with this margin on every host, the ways that need nothing, and the device's own by name and family.
+    /// Those of plans with this margin on every host, the ways that need nothing, the device's own by name and family, and those of operations.
     ///
     /// # Errors
     ///
@@ -168,7 +220,7 @@ impl Catalogue {
             way,
             default: true,
         };
-        let mut arms = vec![named("spin", "raw", Way::Spin), named("status-spin", "raw", Way::StatusSpin)];
+        let mut arms = vec![named("spin", RAW, Way::Spin), named("status-spin", RAW, Way::StatusSpin)];
         let own = raw.into_iter().enumerate();
         arms.extend(own.map(|(index, (name, family))| named(&name, &family, Way::Raw(index))));
         for (plan, bands, inline, other) in plans(margin)? {
@@ -184,6 +236,8 @@ impl Catalogue {
                 arms.push(Arm { default, ..named(&name, "wakeline", way) });
             }
         }
+        let operations = Operation::all();
+        arms.extend(operations.map(|way| named(&way.name(), way.family(), Way::Operation(way))));
         Ok(Self { arms })
     }
 
@@ -208,7 +262,7 @@ impl Catalogue {
         };
         let mut wanted = vec![false; self.arms.len()];
         let mut others: Vec<Arm> = Vec::new();
-        for name in split(list) {
+        for name in self.split(list) {
             let mut found = false;
             for (arm, wanted) in self.arms.iter().zip(&mut wanted) {
                 let of_group = arm.default
@@ -227,6 +281,32 @@ impl Catalogue {
         }
         let known = self.arms.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(arm, _)| arm.clone());
         Ok(known.chain(others).collect())
+    }
+
+    /// The names of a list. Commas within the name of an arm, or of a plan, are not between names: behind those of a plan a field follows, as in
+    /// `,window=8`.
+    fn split(&self, list: &str) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let mut left = Some(list);
+        while let Some(list) = left {
+            let list = list.trim_start();
+            // The longest name that is there as a whole.
+            let whole = |name: &&str| {
+                let behind = list.strip_prefix(*name).map(str::trim_start);
+                behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(','))
+            };
+            let known = self.names().filter(whole).max_by_key(|name| name.len());
+            let part = known.unwrap_or_else(|| list.split(',').next().unwrap_or(list));
+            left = list[part.len()..].trim_start().strip_prefix(',');
+            match names.last_mut() {
+                Some(plan) if known.is_none() && is_field(part) && plan.contains(':') => {
+                    plan.push(',');
+                    plan.push_str(part);
+                }
+                _ => names.push(part.trim_end().to_owned()),
+            }
+        }
+        names
     }
 
     /// A plan in full, with a host behind it or without.
@@ -282,22 +362,10 @@ fn plans(margin: Nanos) -> Result<[(&'static str, WaitBands, bool, bool); 11], w
 /// From how many rows on the bands sleep.
 const BANDS_ROWS: u64 = 4;
 
-/// The names of a list. The commas of plans are not between names: behind those a field follows, as in `,window=8`.
-fn split(list: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for part in list.split(',') {
-        let field = part.split_once('=').is_some_and(|(field, _)| {
-            field.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
-        });
-        match names.last_mut() {
-            Some(plan) if field && plan.contains(':') => {
-                plan.push(',');
-                plan.push_str(part);
-            }
-            _ => names.push(part.trim().to_owned()),
-        }
-    }
-    names
+/// Whether this is a field of a plan: `window=8`.
+fn is_field(part: &str) -> bool {
+    part.split_once('=')
+        .is_some_and(|(field, _)| field.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'))
 }
 
 #[cfg(test)]
@@ -329,7 +397,7 @@ mod tests {
     #[test]
     fn arms_are_chosen_by_name_by_family_by_host_and_by_plan() {
         assert_eq!(chosen("flag,spin,flag").unwrap(), ["spin", "flag"]);
-        assert_eq!(chosen("raw").unwrap(), ["spin", "status-spin", "sync-spin"]);
+        assert_eq!(chosen("raw").unwrap(), ["spin", "status-spin", "sync-spin", "scan"]);
         assert_eq!(chosen("cudarc 0.19").unwrap(), ["events"]);
         assert_eq!(
             chosen("watcher").unwrap(),
@@ -342,6 +410,26 @@ mod tests {
         let arms = catalogue().choose(Some(plan)).unwrap();
         assert_eq!(arms[0].host(), Host::TokioLocal);
         assert_eq!(format!("{}@tokio-local", arms[0].label().plan.unwrap()), plan);
+    }
+
+    /// Some have commas and blanks in them, and some begin as others do.
+    #[test]
+    fn arms_of_operations_are_chosen_by_their_names_as_they_are() {
+        let list = "await@current_thread, await@multi_thread(4),late_us=500 ,scan,await@current_thread, without +warm";
+        let expected = [
+            "await@current_thread",
+            "await@current_thread, without +warm",
+            "scan",
+            "await@multi_thread(4),late_us=500",
+        ];
+        assert_eq!(chosen(list).unwrap(), expected);
+        assert_eq!(chosen("await@current_thread,spin_us=0").unwrap(), ["await@current_thread,spin_us=0"]);
+        let message = chosen("await@current_thread,spin_us=7").unwrap_err().to_string();
+        assert!(message.starts_with("`--arms spin_us=7` names no arm"), "{message}");
+        assert!(message.contains("sync_on, scan, `await@multi_thread(4),late_us=500`;"), "{message}");
+        let arms = catalogue().choose(None).unwrap();
+        assert_eq!(arms.iter().filter(|arm| !arm.waits()).count(), 7);
+        assert!(catalogue().choose(Some("watcher,flag")).unwrap().iter().all(Arm::waits));
     }
 
     #[test]

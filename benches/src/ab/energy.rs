@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wakeline_nvml::{EnergyCounter, Gpu};
+use wakeline_nvml::{Absent, EnergyCounter, Gpu};
 
 /// Where Linux shows the processors' counters.
 const POWERCAP: &str = "/sys/class/powercap";
@@ -51,20 +51,27 @@ impl Energy {
 
     /// Those of the processors, and of a GPU by the first of its names that the management library knows: the one at `library`, or else the
     /// system's.
-    pub fn find(gpu: &[Gpu], library: Option<&Path>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The library at `library`, which was asked for, cannot be loaded: which and why. The system's may be absent.
+    pub fn find(gpu: &[Gpu], library: Option<&Path>) -> Result<Self, String> {
         let mut energy = Self::in_folder(Path::new(POWERCAP));
         let mut why_not = None;
         for name in gpu {
-            match EnergyCounter::open(library, name) {
-                Ok(counter) => {
+            match (EnergyCounter::open(library, name), library) {
+                (Ok(counter), _) => {
                     energy.gpu = Some(counter);
-                    return energy;
+                    return Ok(energy);
                 }
-                Err(absent) => why_not = Some(format!("GPU: {absent}")),
+                (Err(absent @ Absent::Library(_)), Some(path)) => {
+                    return Err(format!("`--nvml {}` cannot be used: {absent}", path.display()));
+                }
+                (Err(absent), _) => why_not = Some(format!("GPU: {absent}")),
             }
         }
         energy.why_not.extend(why_not);
-        energy
+        Ok(energy)
     }
 
     fn in_folder(folder: &Path) -> Self {

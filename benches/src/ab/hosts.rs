@@ -215,6 +215,10 @@ impl<'w, D: Device> Waiter<'w, D> {
                 }
             }
             Way::Raw(way) => self.ways[*way].wait()?,
+            Way::Operation(_) => {
+                let why = "it runs its own work, and waits for none that others launched";
+                return Err(Error::new(ErrorCode::Backend, [&"bench", &arm.name, &why]));
+            }
             Way::Plan(bands, host) => {
                 let plan = bands.choose(rows);
                 let mut port = self.device.port()?;

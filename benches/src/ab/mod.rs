@@ -10,7 +10,6 @@
 //! | [`suites`], [`session`] | what is measured, case by case; a run under way |
 //! | [`checks`] | whether the machine is fit to be measured on |
 //! | [`energy`] | what the GPU and the processors have used, where the machine tells |
-//! | [`draws`] | seeded loads |
 //! | [`report`] | `bench report`: runs as a table and as a page, compared, and guarded in CI |
 //! | [`selftest`] | whether the method finds what is there, and nothing else |
 
@@ -18,7 +17,6 @@ pub mod args;
 pub mod arms;
 pub mod checks;
 pub mod device;
-pub mod draws;
 pub mod energy;
 pub mod hosts;
 pub mod report;

@@ -125,6 +125,15 @@ pub struct Label {
     pub case: String,
 }
 
+impl Label {
+    /// What the orders of the arms are drawn from in a run of this seed: another number for each case, so that short ones do not all lack the same orders.
+    pub fn seed(&self, seed: u64) -> u64 {
+        let bytes = self.suite.bytes().chain([b'/']).chain(self.case.bytes());
+        // FNV-1a, with the seed for its offset.
+        bytes.fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+}
+
 /// An arm, as cells tell of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArmLabel {
@@ -137,16 +146,16 @@ pub struct ArmLabel {
 }
 
 impl Rounds {
-    /// No rounds yet, of `arms` arms.
-    pub fn new(arms: usize) -> Self {
+    /// No rounds yet, of `arms` arms, whose orders are drawn from this seed.
+    pub fn new(arms: usize, seed: u64) -> Self {
         Self {
-            order: Paired::new(arms),
+            order: Paired::seeded(arms, seed),
             turns: vec![Vec::new(); arms],
             tails: core::iter::repeat_with(Tail::new).take(arms).collect(),
         }
     }
 
-    /// Has every arm take its turn, beginning with another than the last round did.
+    /// Has every arm take its turn, in the order of the round.
     ///
     /// # Errors
     ///
@@ -194,7 +203,9 @@ impl Rounds {
         let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
         let Interval { mean, half_width, n } = Interval::of(&logs)?;
         let middle = mean.exp();
-        Some(Interval { mean: middle, half_width: half_width.map(|half| middle * half.exp_m1()), n })
+        // Of few rounds it may be more than a number holds; and one that is not finite would be none in a file.
+        let half_width = half_width.map(|half| (middle * half.exp_m1()).min(f64::MAX));
+        Some(Interval { mean: middle, half_width, n })
     }
 
     /// What `arm` did, beside `base`.
@@ -246,7 +257,7 @@ mod tests {
     /// Twice as much in one round and half as much in another is the same: neither arm is above the other, whichever is the base.
     #[test]
     fn a_ratio_is_that_of_the_logarithms() {
-        let mut rounds = Rounds::new(2);
+        let mut rounds = Rounds::new(2, 0);
         for round in 0..20 {
             let cost = |arm| if (arm + round) % 2 == 0 { 100.0 } else { 200.0 };
             let turn = |arm| {
@@ -262,9 +273,26 @@ mod tests {
         }
     }
 
+    /// Student's t of two rounds is 64, and what the logarithms differ by is multiplied by that.
+    #[test]
+    fn a_ratio_of_two_rounds_that_differ_has_an_interval_that_a_file_keeps() {
+        let mut rounds = Rounds::new(2, 0);
+        for cost in [1.0, 1e12] {
+            let turn = |arm| {
+                let mut turn = Turn::new();
+                turn.set(quantity::CPU, Some(if arm == 0 { 1.0 } else { cost }));
+                Ok::<_, ()>(turn)
+            };
+            rounds.round(turn).unwrap();
+        }
+        let ratio = rounds.ratio(1, 0, quantity::CPU).unwrap();
+        let kept: Interval = serde_json::from_str(&serde_json::to_string(&ratio).unwrap()).unwrap();
+        assert_eq!((ratio.half_width, kept.half_width), (Some(f64::MAX), Some(f64::MAX)));
+    }
+
     #[test]
     fn a_cell_has_what_was_measured_in_every_round_and_its_ratios_by_round() {
-        let mut rounds = Rounds::new(2);
+        let mut rounds = Rounds::new(2, 0);
         for drift in [1.0, 2.0, 4.0] {
             rounds
                 .round(|arm| {
@@ -292,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_and_a_base_of_nothing_tell_no_ratio() {
-        let mut rounds = Rounds::new(2);
+        let mut rounds = Rounds::new(2, 0);
         rounds
             .round(|arm| {
                 let mut turn = Turn::new();
@@ -309,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_round_that_fails_does_not_count() {
-        let mut rounds = Rounds::new(2);
+        let mut rounds = Rounds::new(2, 0);
         let failed = rounds.round(|arm| if arm == 1 { Err("broken") } else { Ok(Turn::new()) });
         assert_eq!((failed, rounds.rounds()), (Err("broken"), 0));
         assert_eq!(rounds.by_round(0, quantity::CPU), None);

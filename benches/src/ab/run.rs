@@ -17,12 +17,13 @@ use super::device::{CudaBench, Device, RawWay, SimBench};
 use super::energy::Energy;
 use super::hosts::{Hosts, Line as HostLine};
 use super::report::{Comparison, RunFile, is_same, main_report, page, table};
-use super::schema::{Check, End, Line, Run, VERSION};
+use super::schema::{Check, Line, Order, Run, VERSION};
 use super::selftest;
-use super::session::{Output, Setup, Ways};
-use super::suites::{Suite, cases};
+use super::session::{Output, Setup, Ways, at};
+use super::suites::{Case, Suite, cases};
 use crate::apart::Apart;
-use crate::gpu::{Failure, Gpu, finish};
+use crate::gpu::{Failure, Gpu, finish, texts};
+use crate::plain;
 use crate::record::Environment;
 use crate::stats::Quantiles;
 
@@ -87,7 +88,7 @@ pub fn main(name: &str, words: impl Iterator<Item = OsString>, peers: &impl Peer
     if words.next_if(|word| word == "report").is_some() {
         return main_report(words);
     }
-    finish(name, bench(words.map(|word| word.to_string_lossy().into_owned()), peers))
+    finish(name, texts(words).map_err(Failure::Usage).and_then(|words| bench(words.into_iter(), peers)))
 }
 
 fn bench(words: impl Iterator<Item = String>, peers: &impl Peers) -> Result<(), Failure> {
@@ -109,7 +110,8 @@ fn on_device(args: &Args, peers: &impl Peers) -> Result<(), Failure> {
         Kind::Auto => match Gpu::open(args.driver.as_deref()) {
             Ok(_) => open(args, gpu, &Of(peers), CudaBench::names),
             Err(Failure::NoGpu(error)) => {
-                writeln!(io::stderr(), "no CUDA device, so the device is simulated: {error}")?;
+                let why = plain(&error.to_string());
+                writeln!(io::stderr(), "no CUDA device, so the device is simulated: {why}")?;
                 open(args, sim, &NoPeers, |_| Vec::new())
             }
             Err(failure) => Err(failure),
@@ -139,7 +141,7 @@ fn open<D: Device>(
         let catalogue = Catalogue::new(Nanos::ZERO, named)?;
         return Ok(list::<D>(args, &catalogue)?);
     }
-    let energy = Energy::find(&identities(&device), args.nvml.as_deref());
+    let energy = Energy::find(&identities(&device), args.nvml.as_deref()).map_err(Failure::Usage)?;
     let ways = Ways(ways);
     let on = On { device: &device, hosts: &hosts, ways: &ways, energy: &energy, apart: apart.as_ref() };
     let result = measure(args, &on, named, environment);
@@ -148,10 +150,20 @@ fn open<D: Device>(
     result
 }
 
-/// An earlier run, where one was named.
-fn earlier(args: &Args) -> Result<Option<RunFile>, Failure> {
-    let earlier = args.baseline.as_deref().map(RunFile::load).transpose();
-    earlier.map_err(|error| Failure::Usage(format!("`--baseline`: {error}")))
+/// An earlier run, where one was named: of these cases one at least.
+fn earlier(args: &Args, cases: &[Case]) -> Result<Option<RunFile>, Failure> {
+    let Some(path) = &args.baseline else { return Ok(None) };
+    let earlier = RunFile::load(path).map_err(|error| Failure::Usage(format!("`--baseline`: {error}")))?;
+    let has = |case: &Case| {
+        earlier.cells.iter().any(|cell| cell.suite == case.suite.name() && cell.case == case.name)
+    };
+    if cases.iter().any(has) {
+        return Ok(Some(earlier));
+    }
+    let (path, suites) = (path.display(), earlier.suites().join(", "));
+    Err(Failure::Usage(format!(
+        "`--baseline {path}` has none of the cases to run, so nothing could be compared; it has cases of {suites}"
+    )))
 }
 
 /// What is measured on.
@@ -173,7 +185,7 @@ fn measure<D: Device>(
     let start = Instant::now();
     // All that may be wrong with what is asked for is told before anything is measured.
     let cases = args.cases().map_err(Failure::Usage)?;
-    let earlier = earlier(args)?;
+    let earlier = earlier(args, &cases)?;
     let list = args.arms.as_deref();
     let wrong = |unknown: super::arms::UnknownArm| Failure::Usage(unknown.to_string());
     Catalogue::new(Nanos::ZERO, named.clone())?.choose(list).map_err(wrong)?;
@@ -185,12 +197,13 @@ fn measure<D: Device>(
         let message = format!("`--baseline {path}` is where this run would be written: give another `--out`");
         return Err(Failure::Usage(message));
     }
-    fs::create_dir_all(&out)?;
+    fs::create_dir_all(&out).map_err(|error| at(&out, &error))?;
     // That of an earlier run is not this one's, should it not come to its end.
-    if let Err(error) = fs::remove_file(out.join(PAGE))
+    let page = out.join(PAGE);
+    if let Err(error) = fs::remove_file(&page)
         && error.kind() != io::ErrorKind::NotFound
     {
-        return Err(error.into());
+        return Err(at(&page, &error).into());
     }
     let mut output = Output::new(&out.join(FILE))?;
 
@@ -220,6 +233,7 @@ fn measure<D: Device>(
             .map(|suite| suite.name().to_owned())
             .collect(),
         environment,
+        order: Order::Balanced,
         checks: found,
     }))?;
     let setup =
@@ -230,7 +244,7 @@ fn measure<D: Device>(
     drop(slack);
     let mut checks = checks::after(&before);
     checks.extend(device.own_lateness().map(lateness));
-    output.write(&Line::End(End { took_s: start.elapsed().as_secs_f64(), checks }))?;
+    output.end(start.elapsed(), checks)?;
     output.done();
     show(&out, earlier)
 }
@@ -244,12 +258,13 @@ fn show(out: &Path, earlier: Option<RunFile>) -> Result<(), Failure> {
     let files: Vec<_> = earlier.into_iter().chain([this]).collect();
     let picture = out.join(PAGE);
     // First, for nobody may read the rest.
-    fs::write(&picture, page(&files, comparison.as_slice()))?;
+    fs::write(&picture, page(&files, comparison.as_slice())).map_err(|error| at(&picture, &error))?;
     let mut stdout = io::stdout().lock();
     for table in tables.into_iter().flatten() {
         writeln!(stdout, "{table}")?;
     }
-    writeln!(stdout, "record     {}\npage       {}", path.display(), picture.display())?;
+    let [record, page] = [&path, &picture].map(|path| plain(&path.display().to_string()));
+    writeln!(stdout, "record     {record}\npage       {page}")?;
     Ok(())
 }
 
@@ -315,7 +330,8 @@ fn list<D: Device>(args: &Args, catalogue: &Catalogue) -> io::Result<()> {
     writeln!(out, "arms of the device `{}` (those with a * are run by default)", D::KIND)?;
     for arm in catalogue.arms() {
         let star = if arm.default { '*' } else { ' ' };
-        writeln!(out, "  {star} {:<28} {}", arm.name, arm.family)?;
+        let suite = if arm.waits() { "" } else { ", in `ops`" };
+        writeln!(out, "  {star} {:<35} {}{suite}", arm.name, arm.family)?;
     }
     Ok(())
 }

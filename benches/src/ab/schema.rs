@@ -4,8 +4,12 @@
 //!   run       where, with what, how; the checks made before and after
 //!   cell      one arm in one case of one suite: every metric by round, its ratio to the base arm paired by round, the latencies
 //!   timeline  what one wait did and when, for a picture
-//!   end       the checks made after the last cell: whether the clocks moved, how much others took
+//!   end       the checks made after the last cell: whether the clocks moved, how much others took; how many lines of the others there are
 //! ```
+//!
+//! A file is whole where it ends with its `end`, and that counts as many lines as there are. Lines are written as they are measured, so a run that was
+//! ended early lacks its `end`. Files of programs before that counted them have an `end` without counts: what was cut off their end is seen, and what
+//! somebody took out of their middle is not.
 //!
 //! A field that a machine cannot tell is absent, never zero.
 
@@ -50,8 +54,22 @@ pub struct Run {
     pub suites: Vec<String>,
     /// Where it ran.
     pub environment: Environment,
+    /// In which orders the arms took turns.
+    #[serde(default)]
+    pub order: Order,
     /// What was looked at before the first cell.
     pub checks: Vec<Check>,
+}
+
+/// In which orders the arms of a case took turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Each round began with the next arm, and each came behind the same other one in all of them: how it was before files told.
+    #[default]
+    Rotated,
+    /// Each arm came behind each other one equally often, in orders drawn from the seed in [`Environment::seed`].
+    Balanced,
 }
 
 /// The end of a run.
@@ -59,6 +77,12 @@ pub struct Run {
 pub struct End {
     /// How long it took, in seconds.
     pub took_s: f64,
+    /// How many lines of kind `cell` the file has; `None` where whoever wrote it did not count them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cells: Option<usize>,
+    /// How many of kind `timeline`, likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timelines: Option<usize>,
     /// What was looked at after the last cell.
     pub checks: Vec<Check>,
 }

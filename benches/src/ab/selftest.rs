@@ -42,7 +42,7 @@ impl Found {
 
 /// Compares two arms by `rounds` rounds: what the second costs by the first. `cost` says what an arm costs in a round.
 pub fn compare(rounds: u32, mut cost: impl FnMut(usize) -> f64) -> Option<Interval> {
-    let mut log = Rounds::new(2);
+    let mut log = Rounds::new(2, 0);
     for _ in 0..rounds {
         let turn = |arm| {
             let mut turn = Turn::new();
@@ -91,7 +91,7 @@ pub fn work(more: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ab::draws::Draws;
+    use crate::draws::Draws;
 
     /// A machine that drifts by half over a run, and whose costs jitter by 2 % besides, now and then by a lot.
     struct Machine {

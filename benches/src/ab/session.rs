@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant as Wall};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -134,7 +134,7 @@ impl<D: Device> Setup<'_, D> {
                 output.ticks();
             }
         }
-        let mut rounds = Rounds::new(chosen.arms.len());
+        let mut rounds = Rounds::new(chosen.arms.len(), named.label.seed(self.extent.seed));
         let start = Wall::now();
         let more = |rounds: usize| match self.extent.rounds {
             Some(wanted) => rounds < wanted,
@@ -168,6 +168,8 @@ impl<D: Device> Setup<'_, D> {
         let whose = match arm.way {
             Way::Raw(way) if self.ways.0[way].has_threads() => Whose::Process,
             Way::Plan(_, Host::Watcher) => Whose::Watcher,
+            // Tasks are on a runtime's threads, and what they have not seen themselves is a watcher's.
+            Way::Operation(_) => Whose::Process,
             _ => Whose::Own,
         };
         // The threads' counts are files, and take the longest to read: they are the outermost.
@@ -300,7 +302,16 @@ pub fn cpu() -> Option<Nanos> {
 #[derive(Debug)]
 pub struct Output {
     json: JsonLines<File>,
+    path: PathBuf,
     bar: ProgressBar,
+    /// How many lines of these kinds were written, for the last one to tell.
+    cells: usize,
+    timelines: usize,
+}
+
+/// The same error with the file or folder that it is of.
+pub fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The bar's length.
@@ -311,25 +322,40 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// The file cannot be made.
-    pub fn new(file: &Path) -> io::Result<Self> {
-        let json = JsonLines::new(File::create(file)?);
+    /// The file cannot be made; it is named.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let json = JsonLines::new(File::create(path).map_err(|error| at(path, &error))?);
         // Without a terminal it draws nothing.
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
         let bar = match ProgressStyle::with_template("  [{bar:30}] {elapsed:>4}  {msg}") {
             Ok(style) => bar.with_style(style.progress_chars("=> ")),
             Err(_) => bar,
         };
-        Ok(Self { json, bar })
+        Ok(Self { json, path: path.to_owned(), bar, cells: 0, timelines: 0 })
     }
 
     /// Writes a line.
     ///
     /// # Errors
     ///
-    /// The file's.
+    /// The file's, which is named.
     pub fn write(&mut self, line: &schema::Line) -> io::Result<()> {
-        self.json.write(line)
+        match line {
+            schema::Line::Cell(_) => self.cells += 1,
+            schema::Line::Timeline(_) => self.timelines += 1,
+            schema::Line::Run(_) | schema::Line::End(_) => {}
+        }
+        self.json.write(line).map_err(|error| at(&self.path, &error))
+    }
+
+    /// Writes the last line, by which a reader knows that the file is whole.
+    ///
+    /// # Errors
+    ///
+    /// The file's, which is named.
+    pub fn end(&mut self, took: Duration, checks: Vec<schema::Check>) -> io::Result<()> {
+        let (cells, timelines) = (Some(self.cells), Some(self.timelines));
+        self.write(&schema::Line::End(schema::End { took_s: took.as_secs_f64(), cells, timelines, checks }))
     }
 
     /// Says something on standard error, above the bar.

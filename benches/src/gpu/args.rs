@@ -3,6 +3,7 @@
 use core::fmt::Display;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
+use std::ffi::OsString;
 
 /// The words of a command line.
 #[derive(Debug)]
@@ -65,10 +66,38 @@ impl<I: Iterator<Item = String>> Words<I> {
         })
     }
 
+    /// What to say of an option that may be given once and was given again, of those that were `seen`.
+    ///
+    /// # Errors
+    ///
+    /// It was: which of the two values is meant cannot be known.
+    pub fn once(&self, seen: &mut Vec<String>) -> Result<(), String> {
+        if !self.last.starts_with('-') {
+            return Ok(());
+        }
+        if seen.contains(&self.last) {
+            return Err(format!("`{}` is there twice: give it once", self.last));
+        }
+        seen.push(self.last.clone());
+        Ok(())
+    }
+
     /// What to say of an argument that is not known.
     pub fn unknown(&self) -> String {
         format!("unknown argument `{}`; see --help", self.last)
     }
+}
+
+/// The words of a command line as text.
+///
+/// # Errors
+///
+/// The first that is no UTF-8: taken for what it looks like, it would name another file.
+pub fn texts(words: impl Iterator<Item = OsString>) -> Result<Vec<String>, String> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| format!("`{}` is no UTF-8: give it another name", word.display()))
+    };
+    words.map(text).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use wakeline_benches::Interval;
 use wakeline_benches::ab::report::{Comparison, Verdict, Why};
+use wakeline_benches::ab::schema::Order;
 
 use crate::synthetic::{self, PREDICT};
 
@@ -97,13 +98,16 @@ fn what_else_differs_is_noted() {
     let mut after = before.clone();
     after.name = "after.jsonl".to_owned();
     (after.run.environment.kernel, after.run.quick, after.end) = ("7.0".to_owned(), true, None);
+    (after.run.environment.seed, after.run.order) = (9, Order::Rotated);
     after.cells.pop();
     after.cells[0].plan = Some("poll".to_owned());
     let notes = Comparison::of(&before, &after).notes;
     for note in [
         "other kernel: 6.18.0, then 7.0",
         "other length: full, then quick",
-        "after.jsonl was cut off",
+        "other seed: 7, then 9",
+        "other order of turns: balanced, then rotated",
+        "after.jsonl was cut off at line 2",
         "1 cell had another plan of the same name",
         "in before.jsonl only: 1 cell",
     ] {

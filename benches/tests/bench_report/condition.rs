@@ -64,6 +64,45 @@ fn changes_are_judged_against_the_first_run() {
     assert!(error.contains("not comparable: other device"), "{error}");
 }
 
+/// Whatever is left of it, and whichever of the two it is: what the condition is about may be in what is missing.
+#[test]
+fn a_guard_on_a_run_that_was_cut_off_does_not_pass() {
+    let whole = synthetic::full("run.jsonl", 1, 1.0);
+    let text = synthetic::text(&whole);
+    let lines: Vec<&str> = text.lines().collect();
+    let passing: Condition = "ratio(wake/*/poll).cpu > 1.5".parse().unwrap();
+    assert_eq!(passing.judge(&whole, None).unwrap().1, [""; 0]);
+    // Behind a line, and within the last one.
+    for (left, line) in [
+        (lines[..lines.len() - 1].join("\n"), lines.len() - 1),
+        (text[..text.len() - 9].to_owned(), lines.len()),
+    ] {
+        let cut = RunFile::read("cut.jsonl", &left).unwrap();
+        let (judged, unjudged) = passing.judge(&cut, None).unwrap();
+        assert_eq!(judged.len(), 4);
+        assert_eq!(
+            unjudged,
+            [format!("line {line}: the run was cut off here, and what comes after cannot be judged")]
+        );
+        let change: Condition = "change(wake/*/poll).cpu > 9".parse().unwrap();
+        let comparison = Comparison::of(&cut, &whole);
+        let (_, unjudged) = change.judge(&whole, Some(&comparison)).unwrap();
+        assert!(
+            unjudged.len() == 1 && unjudged[0].starts_with(&format!("cut.jsonl, line {line}: ")),
+            "{unjudged:?}"
+        );
+        // It is not about what the other run has.
+        assert_eq!(passing.judge(&whole, Some(&comparison)).unwrap().1, [""; 0]);
+        // That nothing is at its place may be for that very reason.
+        let nowhere: Condition = "ratio(no/such/place).cpu > 1".parse().unwrap();
+        let error = nowhere.judge(&cut, None).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("nothing in cut.jsonl can be held against it: line {line}: ")),
+            "{error}"
+        );
+    }
+}
+
 /// Of several that match, one that cannot be judged is told, and does not pass with the others.
 #[test]
 fn what_cannot_be_judged_does_not_hide_behind_what_can() {

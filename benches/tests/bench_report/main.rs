@@ -4,6 +4,7 @@
 
 mod compare;
 mod condition;
+mod foreign;
 mod page;
 mod program;
 mod synthetic;

@@ -23,7 +23,7 @@ fn elements<'a, 'i>(document: &'a Document<'i>, name: &'a str) -> impl Iterator<
 }
 
 /// What must hold of any page.
-fn sound(page: &str) {
+pub(crate) fn sound(page: &str) {
     let document = parse(page);
     let mut ids = BTreeSet::new();
     for node in document.descendants().filter(Node::is_element) {

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use wakeline_benches::ab::report::RunFile;
-use wakeline_benches::ab::schema::{Better, Cell, Check, End, Line, Metric, Run, Span, Timeline, VERSION};
+use wakeline_benches::ab::schema::{
+    Better, Cell, Check, End, Line, Metric, Order, Run, Span, Timeline, VERSION,
+};
 use wakeline_benches::{Environment, Interval, Quantiles};
 
 pub(crate) const PREDICT: &str = "flag:park_us=50,backstop_us=1000+predict:margin_us=50,min_sleep_us=100,max_sleep_us=20000,window=16+trust";
@@ -69,6 +71,7 @@ pub(crate) fn empty(name: &str) -> RunFile {
         device: "cuda".to_owned(),
         suites: ["wake", "burn", "serve", "fan-in", "graphs"].map(str::to_owned).to_vec(),
         environment: environment(),
+        order: Order::Balanced,
         checks: vec![
             check("release build", true, "optimised, without debug assertions"),
             check("quiet machine", true, "others took 0.4 % of a core"),
@@ -79,8 +82,8 @@ pub(crate) fn empty(name: &str) -> RunFile {
         check("clocks steady", true, "within 0.3 % from start to end"),
         check("quiet to the end", false, "others took 23 % of a core for 40 s while `serve` ran"),
     ];
-    let end = Some(End { took_s: 212.4, checks });
-    RunFile { name: name.to_owned(), run, cells: Vec::new(), timelines: Vec::new(), end }
+    let end = Some(End { took_s: 212.4, cells: None, timelines: None, checks });
+    RunFile { name: name.to_owned(), run, cells: Vec::new(), timelines: Vec::new(), end, last_line: 2 }
 }
 
 /// A metric by rounds, with its ratio to those of the base arm.
@@ -257,12 +260,13 @@ fn timelines() -> Vec<Timeline> {
     ]
 }
 
-/// The file's text as it is written.
+/// The file's text as it is written: its last line counts the others.
 pub(crate) fn text(file: &RunFile) -> String {
     let first = Line::Run(file.run.clone());
     let cells = file.cells.iter().cloned().map(Line::Cell);
     let timelines = file.timelines.iter().cloned().map(Line::Timeline);
-    let end = file.end.clone().map(Line::End);
+    let counts = (Some(file.cells.len()), Some(file.timelines.len()));
+    let end = file.end.clone().map(|end| Line::End(End { cells: counts.0, timelines: counts.1, ..end }));
     let lines = std::iter::once(first).chain(cells).chain(timelines).chain(end);
     lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect()
 }

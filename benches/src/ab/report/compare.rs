@@ -3,13 +3,15 @@
 //! Times are not compared: the machine of today is not that of yesterday. Within each run every arm is paired with the
 //! base arm by round; what is compared are these ratios, by Welch's interval, since two runs share no rounds.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use super::digits;
 use super::read::RunFile;
-use super::table::{Grid, plain};
+use super::table::Grid;
 use super::welch::Difference;
-use crate::ab::schema::{Better, Cell, Metric};
+use crate::ab::schema::{Better, Cell, Metric, Order};
+use crate::plain;
 use crate::stats::Interval;
 
 /// The fewest rounds with which a run is compared: of two, Student's interval says next to nothing.
@@ -22,6 +24,8 @@ pub struct Comparison {
     pub before: String,
     /// The file of the later run.
     pub after: String,
+    /// The line at which the earlier run was cut off, where it was.
+    pub before_cut_off: Option<usize>,
     /// What else differs between them, for whoever reads the rows.
     pub notes: Vec<String>,
     /// Each suite, case, arm and metric that both have and one has a ratio of, in the order of the later run. Without
@@ -124,9 +128,10 @@ impl Comparison {
     /// Holds `after` against `before`.
     pub fn of(before: &RunFile, after: &RunFile) -> Self {
         let machine = other_machine(before, after);
+        let cells = [before, after].map(Cells::of);
         let mut rows = Vec::new();
         for cell in after.cells.iter().filter(|cell| cell.arm != cell.base) {
-            let Some(earlier) = before.cell(&cell.suite, &cell.case, &cell.arm) else { continue };
+            let Some(earlier) = cells[0].like(cell) else { continue };
             for (name, metric) in &cell.metrics {
                 let Some(metric_before) = earlier.metrics.get(name) else { continue };
                 // Without a ratio in either there is nothing to compare: a base arm that never switches, say.
@@ -136,7 +141,13 @@ impl Comparison {
                 }
             }
         }
-        Self { before: before.name.clone(), after: after.name.clone(), notes: notes(before, after), rows }
+        Self {
+            before: before.name.clone(),
+            after: after.name.clone(),
+            before_cut_off: before.end.is_none().then_some(before.last_line),
+            notes: notes(before, after, &cells),
+            rows,
+        }
     }
 
     /// How many rows can be expected to show a difference by chance alone: one in a hundred of those compared.
@@ -182,8 +193,28 @@ impl Comparison {
         }
         let notes: Vec<String> = self.notes.iter().map(|note| format!("  note: {}\n", plain(note))).collect();
         let (before, after) = (plain(&self.before), plain(&self.after));
-        format!("from {before} to {after}\n{}\n{grid}\n  {}\n", notes.concat(), self.summary())
+        let nothing =
+            if self.rows.is_empty() { "  no arm of a case is in both: nothing is compared\n" } else { "" };
+        format!("from {before} to {after}\n{}\n{grid}{nothing}\n  {}\n", notes.concat(), self.summary())
     }
+}
+
+/// The cells of a file by their suite, case and arm.
+struct Cells<'a>(HashMap<[&'a str; 3], &'a Cell>);
+
+impl<'a> Cells<'a> {
+    fn of(file: &'a RunFile) -> Self {
+        Self(file.cells.iter().map(|cell| (place(cell), cell)).collect())
+    }
+
+    /// The one at the place of this one.
+    fn like(&self, cell: &Cell) -> Option<&'a Cell> {
+        self.0.get(&place(cell)).copied()
+    }
+}
+
+fn place(cell: &Cell) -> [&str; 3] {
+    [&cell.suite, &cell.case, &cell.arm]
 }
 
 impl Row {
@@ -264,8 +295,16 @@ fn told(file: &RunFile, name: &str) -> String {
     field.unwrap_or_else(|| "unknown".to_owned())
 }
 
+/// In a word.
+const fn order(order: Order) -> &'static str {
+    match order {
+        Order::Rotated => "rotated",
+        Order::Balanced => "balanced",
+    }
+}
+
 /// What differs, but does not make the two different machines.
-fn notes(before: &RunFile, after: &RunFile) -> Vec<String> {
+fn notes(before: &RunFile, after: &RunFile, cells: &[Cells<'_>; 2]) -> Vec<String> {
     let slack = |slack: Option<u64>| slack.map_or_else(|| "unknown".to_owned(), digits::ns);
     let of = |file: &RunFile| {
         let environment = &file.run.environment;
@@ -276,6 +315,8 @@ fn notes(before: &RunFile, after: &RunFile) -> Vec<String> {
             ("version", environment.version.clone()),
             ("commit", told(file, "commit")),
             ("timer slack", slack(environment.timer_slack_ns)),
+            ("seed", environment.seed.to_string()),
+            ("order of turns", order(file.run.order).to_owned()),
             ("length", if file.run.quick { "quick" } else { "full" }.to_owned()),
         ]
     };
@@ -286,7 +327,7 @@ fn notes(before: &RunFile, after: &RunFile) -> Vec<String> {
         .collect();
     for file in [before, after] {
         if file.end.is_none() {
-            notes.push(format!("{} was cut off", file.name));
+            notes.push(format!("{} was cut off at line {}", file.name, file.last_line));
         }
         let last = file.end.iter().flat_map(|end| &end.checks);
         for check in file.run.checks.iter().chain(last).filter(|check| !check.good) {
@@ -294,15 +335,15 @@ fn notes(before: &RunFile, after: &RunFile) -> Vec<String> {
         }
     }
     let replanned = after.cells.iter().filter(|cell| {
-        let earlier = before.cell(&cell.suite, &cell.case, &cell.arm);
+        let earlier = cells[0].like(cell);
         earlier.is_some_and(|earlier| earlier.plan != cell.plan)
     });
     let count = replanned.count();
     if count > 0 {
         notes.push(format!("{} had another plan of the same name", digits::counted(count, "cell")));
     }
-    let missing = before.cells.iter().filter(|cell| after.cell(&cell.suite, &cell.case, &cell.arm).is_none());
-    let added = after.cells.iter().filter(|cell| before.cell(&cell.suite, &cell.case, &cell.arm).is_none());
+    let missing = before.cells.iter().filter(|cell| cells[1].like(cell).is_none());
+    let added = after.cells.iter().filter(|cell| cells[0].like(cell).is_none());
     for (count, file) in [(missing.count(), before), (added.count(), after)] {
         if count > 0 {
             notes.push(format!("in {} only: {}", file.name, digits::counted(count, "cell")));

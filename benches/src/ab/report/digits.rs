@@ -16,6 +16,10 @@ const TICK_DECIMALS: i32 = 5;
 /// The most digits behind the point.
 const DECIMALS_MAX: i32 = 9;
 
+/// From this size on, and below this one, a number is written with a power of ten: nobody counts noughts.
+const LARGE: f64 = 1e15;
+const SMALL: f64 = 1e-9;
+
 /// A unit to show numbers in: what to multiply by, and what to write behind.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Unit {
@@ -104,6 +108,9 @@ pub(crate) fn tick(value: f64, schema_unit: &str) -> String {
     }
     let (factor, name) = shown_in(value, schema_unit);
     let value = value * factor;
+    if is_extreme(value) {
+        return with_unit(&scientific(value), name);
+    }
     // Ticks are whole multiples of a step, which three digits would round where it is small beside them.
     let text = fixed(value, (SIGNIFICANT - exponent(value)).clamp(TICK_DECIMALS, DECIMALS_MAX));
     let short = text.trim_end_matches('0').trim_end_matches('.');
@@ -143,6 +150,9 @@ fn apart(mean: f64, half_width: Option<f64>) -> (String, Option<String>) {
         None => (significant(mean), None),
         // No width, or one that is far below what is shown of the mean.
         Some(half) if half == 0.0 || half <= mean.abs() * 1e-6 => (significant(mean), Some("0".to_owned())),
+        Some(half) if half < SMALL || half.max(mean.abs()) >= LARGE => {
+            (scientific(mean), Some(scientific(half)))
+        }
         Some(half) => {
             let digits = if half / 10f64.powi(exponent(half)) < 3.5 { 2 } else { 1 };
             let decimals = (digits - 1 - exponent(half)).clamp(0, DECIMALS_MAX);
@@ -156,9 +166,22 @@ pub(crate) fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { MISSING.to_owned() };
     }
+    if is_extreme(value) {
+        return scientific(value);
+    }
     // 999.6 rounds to 1,000: one digit behind the point less.
     let rounded = value * (1.0 + 0.5 * 10f64.powi(-SIGNIFICANT));
     fixed(value, (SIGNIFICANT - 1 - exponent(rounded)).clamp(0, DECIMALS_MAX))
+}
+
+/// Whether it is too large or too small to be written out.
+fn is_extreme(value: f64) -> bool {
+    !(SMALL..LARGE).contains(&value.abs()) && value != 0.0
+}
+
+/// Three significant digits and a power of ten: `1.00e300`.
+fn scientific(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() { significant(value) } else { format!("{value:.2e}") }
 }
 
 /// The power of ten of the first digit.
@@ -229,6 +252,10 @@ mod tests {
             (17.0, "pages", "17.0 pages"),
             (-2_314.0, "ns", "-2.31 us"),
             (f64::NAN, "", MISSING),
+            (f64::INFINITY, "", MISSING),
+            (1e300, "ns", "1.00e291 s"),
+            (-5e-324, "", "-4.94e-324"),
+            (f64::MAX, "J", "1.80e308 J"),
         ] {
             assert_eq!(quantity(value, unit), shown, "{value} {unit}");
         }
@@ -240,6 +267,7 @@ mod tests {
             [0.0, 1e3, 2e5, 5e9, 0.5].map(|ns| tick(ns, "ns")),
             ["0", "1 us", "200 us", "5 s", "0.5 ns"]
         );
+        assert_eq!([1e30, 1e-30].map(|ns| tick(ns, "ns")), ["1.00e21 s", "1.00e-30 ns"]);
         assert_eq!(
             [0.05, 0.995, 1.0, 1.005, 1_000.0].map(|ratio| tick(ratio, "")),
             ["0.05", "0.995", "1", "1.005", "1,000"]
@@ -254,6 +282,8 @@ mod tests {
         assert_eq!(interval(Interval { mean: 5.0, half_width: None, n: 1 }, "ns"), "5.00 ns");
         assert_eq!(ratio(of(0.998_4, 0.012_3)), "0.998 \u{b1} 0.012");
         assert_eq!(ratio(of(1.0, 1e-12)), "1.00 \u{b1} 0");
+        assert_eq!(ratio(of(5.0, 1e300)), "5.00e0 \u{b1} 1.00e300");
+        assert_eq!(ratio(of(0.0, 5e-324)), "0 \u{b1} 4.94e-324");
         assert_eq!(ratio(of(f64::NAN, -0.0)), format!("{MISSING} \u{b1} 0"));
         assert_eq!(difference(0.05, 0.004), "+0.050 \u{b1} 0.004");
         assert_eq!(

@@ -14,6 +14,7 @@
 mod compare;
 mod condition;
 mod digits;
+mod limits;
 mod names;
 mod page;
 mod program;

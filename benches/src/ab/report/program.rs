@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use super::compare::Comparison;
 use super::condition::{Condition, Outcome, ParseError, Quantity, Unjudged};
 use super::read::{ReadError, RunFile};
-use super::table::plain;
 use super::{page, table};
+use crate::gpu::texts;
+use crate::plain;
 
 /// What `--help` shows.
 pub const USAGE: &str = "usage: bench report FILE.. [--out PAGE] [--compare] [--fail-if CONDITION]..
@@ -23,6 +24,7 @@ conditions:
   count(SUITE/CASE/ARM).instructions > 500
   `*` stands for anything; > >= < <=; a name with `/`, `(`, `)` or `*` in it stands in quotes.
   A condition holds where all of the 99 % interval fulfils it. With --compare the first file is not judged.
+  A run that was cut off cannot be judged; one whose last line does not count the others, of an older program, is, with a note.
 exit codes: 0 well, 1 a file cannot be read or written or a condition not judged, 2 wrong arguments, 3 a condition holds";
 
 /// A condition holds.
@@ -30,15 +32,21 @@ const CODE_HOLDS: u8 = 3;
 
 /// Does what these words ask for; the name of the program is not among them. Shows the runs on standard output.
 pub fn main_report(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words = words.into_iter().map(|word| word.to_string_lossy().into_owned());
+    let words = texts(words.into_iter()).map_err(Failure::Usage);
     // A guard judges to the end, whoever reads of it.
     let mut output = Unheard::new(io::stdout().lock());
-    match Args::parse(words).and_then(|args| run(&args, &mut output)) {
+    let args = words.and_then(|words| Args::parse(words.into_iter()));
+    match args.and_then(|args| run(&args, &mut output)) {
         Ok(false) => ExitCode::SUCCESS,
         Ok(true) => ExitCode::from(CODE_HOLDS),
         Err(failure) => {
+            let told = match &failure {
+                // Its three lines are its own, and what it shows of the condition is plain in them.
+                Failure::Condition(error) => error.to_string(),
+                other => plain(&other.to_string()),
+            };
             // Where even that cannot be written, the exit code tells.
-            let _ = writeln!(io::stderr(), "bench report: {failure}");
+            let _ = writeln!(io::stderr(), "bench report: {told}");
             ExitCode::from(failure.code())
         }
     }
@@ -128,6 +136,9 @@ impl Args {
         while let Some(word) = words.next() {
             let wants = || Failure::Usage(format!("`{word}` wants a value"));
             match word.as_str() {
+                "--out" if args.out.is_some() => {
+                    return Err(Failure::Usage("`--out` is there twice: give it once".to_owned()));
+                }
                 "--out" => args.out = Some(words.next().ok_or_else(wants)?.into()),
                 "--fail-if" => args.conditions.push(words.next().ok_or_else(wants)?.parse()?),
                 "--compare" => args.compare = true,
@@ -187,7 +198,7 @@ fn run(args: &Args, output: &mut impl Write) -> Result<bool, Failure> {
     if let Some(path) = &args.out {
         let write = std::fs::write(path, page(&files, &comparisons));
         write.map_err(|error| Failure::Page { page: path.clone(), error })?;
-        writeln!(output, "wrote {}", path.display())?;
+        writeln!(output, "wrote {}", plain(&path.display().to_string()))?;
     }
     judge(args, &files, &comparisons, output)
 }
@@ -202,6 +213,11 @@ fn judge(
 ) -> Result<bool, Failure> {
     let mut holds = false;
     let mut first_unjudged = None;
+    for file in files.iter().filter(|file| !args.conditions.is_empty() && file.is_counted() == Some(false)) {
+        // Nothing can have been cut off: its last line is there. Whoever takes lines out of the middle of a file may as well change them.
+        let note = "an older program wrote it, and did not count its lines: whether some were taken out is not known";
+        writeln!(output, "NOTE  {}, line {}: {note}", plain(&file.name), file.last_line)?;
+    }
     for condition in &args.conditions {
         writeln!(output, "fail if {}", plain(&condition.to_string()))?;
         for (index, file) in files.iter().enumerate().skip(usize::from(args.compare)) {
@@ -212,7 +228,7 @@ fn judge(
                         writeln!(output, "  ERROR   {}: {}", plain(&file.name), plain(why))?;
                     }
                     if !left.is_empty() {
-                        let why = Unjudged::Nothing { file: file.name.clone(), why: left };
+                        let why = Unjudged::Partly { file: file.name.clone(), why: left };
                         first_unjudged.get_or_insert((condition.to_string(), why));
                     }
                     for judged in judged {
@@ -253,6 +269,7 @@ mod tests {
         for (words, says) in [
             (&[][..], "give a run's file at least; see --help"),
             (&["--out"], "`--out` wants a value"),
+            (&["a", "--out", "b", "--out", "c"], "`--out` is there twice"),
             (&["--outt", "x"], "unknown argument `--outt`"),
             (&["a", "--compare"], "`--compare` wants two files"),
             (&["a", "b", "--fail-if", "change(a/b/c).cpu > 1"], "`change(..)` wants `--compare`"),

@@ -1,13 +1,17 @@
 //! Reading a run's file: all of it, or an error that names the line and what would be right.
 //!
-//! A file that was cut off is still read: a run that was ended early is shown as far as it came, and shown to be short.
+//! A file that was cut off is still read: a run that was ended early is shown as far as it came, and shown to be short. A file that lost lines of its
+//! middle is damaged, and not read; so is one that holds what no run has: see [`limits`](super::limits).
 
+use std::collections::HashSet;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::limits;
 use crate::ab::schema::{Cell, End, Line, Run, Timeline, VERSION};
 
 /// The versions of the schema that are read here.
@@ -26,6 +30,8 @@ pub struct RunFile {
     pub timelines: Vec<Timeline>,
     /// Its last line; `None` where the run was cut off.
     pub end: Option<End>,
+    /// The number of the last line that anything stands in, from 1: where a run was cut off, it was there, in the middle of it or behind it.
+    pub last_line: usize,
 }
 
 impl RunFile {
@@ -36,13 +42,25 @@ impl RunFile {
     /// [`ReadError`]: it cannot be read, or is no run's file of a known version.
     pub fn load(path: &Path) -> Result<Self, ReadError> {
         let name = path.to_string_lossy();
-        let bytes = std::fs::read(path).map_err(|error| ReadFault::Io(error).of(&name))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let good = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..good].split(|byte| *byte == b'\n').count();
-            ReadFault::NoUtf8.at(&name, line)
-        })?;
-        Self::read(&name, &text)
+        let mut bytes = Vec::new();
+        let opened =
+            File::open(path).and_then(|file| file.take(limits::BYTES_MAX + 1).read_to_end(&mut bytes));
+        let length = opened.map_err(|error| ReadFault::Io(error).of(&name))?;
+        if length as u64 > limits::BYTES_MAX {
+            return Err(ReadFault::TooLarge.of(&name));
+        }
+        let text = match core::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let (good, _) = bytes.split_at(error.valid_up_to());
+                // Without a length the file ends in the middle of a character: it was cut off there.
+                match core::str::from_utf8(good) {
+                    Ok(text) if error.error_len().is_none() => text,
+                    _ => return Err(ReadFault::NoUtf8.at(&name, good.split(|byte| *byte == b'\n').count())),
+                }
+            }
+        };
+        Self::read(&name, text)
     }
 
     /// Reads `text`, which errors call `name`. Empty lines are passed over.
@@ -61,11 +79,19 @@ impl RunFile {
             text.split_inclusive('\n').enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
         let (index, first) = lines.next().ok_or_else(|| ReadFault::Empty.of(name))?;
         let run = first_line(first).map_err(|fault| fault.at(name, index + 1))?;
-        let mut file =
-            Self { name: name.to_owned(), run, cells: Vec::new(), timelines: Vec::new(), end: None };
+        let mut seen = Seen::default();
+        let mut file = Self {
+            name: name.to_owned(),
+            run,
+            cells: Vec::new(),
+            timelines: Vec::new(),
+            end: None,
+            last_line: index + 1,
+        };
         while let Some((index, line)) = lines.next() {
+            file.last_line = index + 1;
             match serde_json::from_str(line) {
-                Ok(line) => file.take(line).map_err(|fault| fault.at(name, index + 1))?,
+                Ok(line) => file.take(line, &mut seen).map_err(|fault| fault.at(name, index + 1))?,
                 // The run ended in the middle of writing it.
                 Err(error) if error.is_eof() && !line.ends_with('\n') && lines.peek().is_none() => {}
                 Err(error) if error.is_data() => return Err(ReadFault::Shape(error).at(name, index + 1)),
@@ -75,23 +101,45 @@ impl RunFile {
         Ok(file)
     }
 
-    fn take(&mut self, line: Line) -> Result<(), ReadFault> {
+    fn take(&mut self, line: Line, seen: &mut Seen) -> Result<(), ReadFault> {
         if self.end.is_some() {
             return Err(ReadFault::AfterEnd);
         }
+        limits::check(&line)?;
         match line {
             Line::Run(_) => return Err(ReadFault::SecondRun),
             Line::Cell(cell) => {
-                if self.cell(&cell.suite, &cell.case, &cell.arm).is_some() {
-                    let Cell { suite, case, arm, .. } = cell;
-                    return Err(ReadFault::Twice { suite, case, arm });
-                }
+                seen.note(&cell)?;
                 self.cells.push(cell);
+                if self.cells.len() > limits::CELLS_MAX {
+                    return Err(limits::too_many("cells", self.cells.len(), limits::CELLS_MAX));
+                }
             }
-            Line::Timeline(timeline) => self.timelines.push(timeline),
-            Line::End(end) => self.end = Some(end),
+            Line::Timeline(timeline) => {
+                self.timelines.push(timeline);
+                if self.timelines.len() > limits::TIMELINES_MAX {
+                    return Err(limits::too_many("timelines", self.timelines.len(), limits::TIMELINES_MAX));
+                }
+            }
+            Line::End(end) => {
+                let counts = [
+                    ("cell", end.cells, self.cells.len()),
+                    ("timeline", end.timelines, self.timelines.len()),
+                ];
+                for (kind, counted, found) in counts {
+                    if let Some(counted) = counted.filter(|counted| *counted != found) {
+                        return Err(ReadFault::Counts { kind, counted, found });
+                    }
+                }
+                self.end = Some(end);
+            }
         }
         Ok(())
+    }
+
+    /// Whether its last line counts the others, so that none is missing; `None` where there is no last line. Programs before that did not count.
+    pub fn is_counted(&self) -> Option<bool> {
+        self.end.as_ref().map(|end| end.cells.is_some() && end.timelines.is_some())
     }
 
     /// The suites: as the run lists them, then those that only a cell names.
@@ -124,15 +172,36 @@ impl RunFile {
     }
 }
 
+/// What the cells so far have.
+#[derive(Default)]
+struct Seen {
+    places: HashSet<[String; 3]>,
+    metrics: HashSet<String>,
+}
+
+impl Seen {
+    fn note(&mut self, cell: &Cell) -> Result<(), ReadFault> {
+        let place = [&cell.suite, &cell.case, &cell.arm].map(Clone::clone);
+        if !self.places.insert(place) {
+            let [suite, case, arm] = [&cell.suite, &cell.case, &cell.arm].map(Clone::clone);
+            return Err(ReadFault::Twice { suite, case, arm });
+        }
+        self.metrics.extend(cell.metrics.keys().cloned());
+        if self.metrics.len() > limits::METRICS_MAX {
+            return Err(limits::too_many(
+                "metrics of different names",
+                self.metrics.len(),
+                limits::METRICS_MAX,
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Each of these once, in their order.
 pub(crate) fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for word in words {
-        if !seen.contains(&word) {
-            seen.push(word);
-        }
-    }
-    seen
+    let mut seen = HashSet::new();
+    words.filter(|word| seen.insert(*word)).collect()
 }
 
 /// The version is looked at before the rest, which another version may have written in another way.
@@ -146,7 +215,9 @@ fn first_line(line: &str) -> Result<Run, ReadFault> {
         Some(version) => return Err(ReadFault::Version { version }),
         None => return Err(ReadFault::NoVersion),
     }
-    match serde_json::from_value(value).map_err(ReadFault::Shape)? {
+    let line = serde_json::from_value(value).map_err(ReadFault::Shape)?;
+    limits::check(&line)?;
+    match line {
         Line::Run(run) => Ok(run),
         _ => Err(ReadFault::NoRun),
     }
@@ -178,6 +249,9 @@ pub enum ReadFault {
     /// The system does not give it.
     #[error("it cannot be read: {0}")]
     Io(io::Error),
+    /// It is larger than any run's.
+    #[error("it has more than {} MiB; a run's file has some", limits::BYTES_MAX >> 20)]
+    TooLarge,
     /// It is no text.
     #[error("it is no UTF-8 text; a run's file is JSON lines, one object each")]
     NoUtf8,
@@ -220,6 +294,28 @@ pub enum ReadFault {
         case: String,
         /// Its arm.
         arm: String,
+    },
+    /// A number, a text or a list that no run has.
+    #[error("`{field}`: {found}, where a run has {allowed}")]
+    Limit {
+        /// Where in the line.
+        field: String,
+        /// What is there.
+        found: String,
+        /// What may be there.
+        allowed: String,
+    },
+    /// Lines are missing, or there are more than were written.
+    #[error(
+        "the run wrote {counted} line(s) of kind `{kind}`, and {found} stand above: the file was changed; take it as it was written"
+    )]
+    Counts {
+        /// Of which kind.
+        kind: &'static str,
+        /// How many there were.
+        counted: usize,
+        /// How many are here.
+        found: usize,
     },
     /// Something stands behind the last line.
     #[error(
@@ -281,14 +377,73 @@ mod tests {
     #[test]
     fn a_file_that_was_cut_off_is_read_as_far_as_it_goes() {
         let whole = cell("wake", "1 ms", "spin");
-        assert_eq!(read(&[RUN, &whole]).unwrap().end, None);
-        for cut in [1, whole.len() / 2, whole.len() - 1] {
+        let behind = read(&[RUN, &whole]).unwrap();
+        assert_eq!((behind.end, behind.last_line), (None, 2));
+        for cut in 1..whole.len() {
             let file = RunFile::read("a", &format!("{RUN}\n{whole}\n{}", &whole[..cut])).unwrap();
-            assert_eq!((file.cells.len(), file.end), (1, None), "cut after {cut} bytes");
+            assert_eq!((file.cells.len(), file.end, file.last_line), (1, None, 3), "cut after {cut} bytes");
         }
         // Cut in the middle of the file, it is not cut off but damaged.
         let error = RunFile::read("a", &format!("{RUN}\n{}\n{whole}\n", &whole[..9])).unwrap_err();
         assert_eq!(error.line, Some(2));
+    }
+
+    /// A run's file, cut after any number of its bytes, is shown as cut off or not at all; only all of it is whole.
+    #[test]
+    fn no_part_of_a_file_is_taken_for_the_whole() {
+        let mut cell: Cell = serde_json::from_str(&cell("wake", "1 ms", "\u{e4}\u{1f600}")).unwrap();
+        cell.cdf = vec![(3, 0.5), (1_000, 1.0)];
+        cell.notes = vec!["a \"note\" \\ \u{7}".to_owned()];
+        let cell = serde_json::to_string(&Line::Cell(cell)).unwrap();
+        let end = END.replace("1.5", "1.5e-7");
+        let text = format!("{RUN}\n{cell}\n{end}\n");
+        let path = std::env::temp_dir().join(format!("bench-cut-{}.jsonl", std::process::id()));
+        for cut in 0..text.len() {
+            std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
+            match RunFile::load(&path) {
+                // The last byte is the end of the last line.
+                Ok(file) => assert_eq!(file.end.is_some(), cut + 1 == text.len(), "cut after {cut} bytes"),
+                Err(error) => assert!(cut < RUN.len(), "cut after {cut} bytes: {error}"),
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn lines_that_are_missing_or_too_many_are_an_error() {
+        let cells = [cell("wake", "1 ms", "spin"), cell("wake", "1 ms", "flag")];
+        let end = |cells: usize, timelines: usize| {
+            END.replace("\"checks\"", &format!("\"cells\":{cells},\"timelines\":{timelines},\"checks\""))
+        };
+        let whole = read(&[RUN, &cells[0], &cells[1], &end(2, 0)]).unwrap();
+        assert_eq!(whole.is_counted(), Some(true));
+        assert_eq!(read(&[RUN, &cells[0], END]).unwrap().is_counted(), Some(false));
+        assert_eq!(read(&[RUN, &cells[0]]).unwrap().is_counted(), None);
+        for (lines, says) in [
+            (
+                [RUN, &cells[0], &end(2, 0)],
+                "a.jsonl, line 3: the run wrote 2 line(s) of kind `cell`, and 1 stand",
+            ),
+            (
+                [RUN, &cells[0], &end(0, 0)],
+                "a.jsonl, line 3: the run wrote 0 line(s) of kind `cell`, and 1 stand",
+            ),
+            (
+                [RUN, &cells[0], &end(1, 3)],
+                "a.jsonl, line 3: the run wrote 3 line(s) of kind `timeline`, and 0",
+            ),
+        ] {
+            let message = read(&lines).unwrap_err().to_string();
+            assert!(message.starts_with(says), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_not_read_for_ever() {
+        if cfg!(target_os = "linux") {
+            let message = RunFile::load(Path::new("/dev/zero")).unwrap_err().to_string();
+            assert!(message.starts_with("/dev/zero: it has more than 64 MiB"), "{message}");
+        }
     }
 
     #[test]

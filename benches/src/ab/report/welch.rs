@@ -32,8 +32,9 @@ impl Difference {
         if variance == 0.0 {
             return Some(Self { mean, half_width: 0.0, degrees: f64::INFINITY });
         }
-        let degrees = variance.powi(2)
-            / (first.of_mean.powi(2) / first.degrees + second.of_mean.powi(2) / second.degrees);
+        // By shares of the variance, whose squares neither vanish nor overflow.
+        let share = first.of_mean / variance;
+        let degrees = 1.0 / (share.powi(2) / first.degrees + (1.0 - share).powi(2) / second.degrees);
         let half_width = t_quantile(degrees)? * variance.sqrt();
         Some(Self { mean, half_width, degrees })
     }
@@ -43,6 +44,9 @@ impl Difference {
         (self.mean - self.half_width, self.mean + self.half_width)
     }
 }
+
+/// The largest standard error that is told from larger ones.
+const ERROR_MAX: f64 = 1e150;
 
 /// How far a mean spreads.
 struct Spread {
@@ -55,7 +59,8 @@ impl Spread {
     /// An [`Interval`] keeps the half width, which is the standard error times Student's t.
     fn of(interval: Interval) -> Option<Self> {
         let degrees = degrees(interval.n)?;
-        let standard_error = interval.half_width? / t_quantile(degrees)?;
+        // One whose square is no number is beyond all comparison as well.
+        let standard_error = (interval.half_width? / t_quantile(degrees)?).min(ERROR_MAX);
         Some(Self { of_mean: standard_error.powi(2), degrees })
     }
 }
@@ -147,6 +152,21 @@ mod tests {
         }
         let between = t_quantile(4.5).unwrap();
         assert!(between < 4.604 && between > 4.032, "{between}");
+    }
+
+    /// Widths at both ends of what a number holds.
+    #[test]
+    fn widths_of_any_size_have_a_difference() {
+        let widths = [0.0, 5e-324, 1e-160, 1.0, 1e160, f64::MAX];
+        for (before, after) in widths.iter().flat_map(|one| widths.map(|other| (*one, other))) {
+            let [before, after] =
+                [before, after].map(|half| Interval { mean: 1.0, half_width: Some(half), n: 9 });
+            let found = Difference::between(before, after).unwrap();
+            assert!(
+                found.mean.abs() < 1e-12 && found.half_width.is_finite() && !found.degrees.is_nan(),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

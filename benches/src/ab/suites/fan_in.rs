@@ -12,9 +12,9 @@ use wakeline_std::{ParkPolicy, Point, StdClock, StdIdle, StdPark};
 
 use crate::ab::arms::{Arm, Host, Way};
 use crate::ab::device::Device;
-use crate::ab::draws::Draws;
 use crate::ab::rounds::{Turn, quantity};
 use crate::ab::session::{Named, Output, Setup, real, since};
+use crate::draws::Draws;
 use crate::gpu::Failure;
 
 /// How long after that the first flight ends, and how long it is from there to the last, at least: no more end in a second than one thread
@@ -44,7 +44,7 @@ pub(super) fn measure<D: Device>(
 ) -> Result<(), Failure> {
     let fits = |arm: &Arm| match (&arm.way, arm.host()) {
         (Way::Spin | Way::StatusSpin, _) | (Way::Plan(..), Host::Watcher) => true,
-        (Way::Raw(_), _) | (_, Host::Inline) => false,
+        (Way::Raw(_) | Way::Operation(_), _) | (_, Host::Inline) => false,
         (_, Host::TokioLocal) => flights <= LOCAL_MAX,
         (_, Host::Threads) => flights <= THREADS_MAX,
     };
@@ -122,7 +122,7 @@ fn await_all<D: Device>(
             }
         }
         Way::StatusSpin => scan(clock, flights, |flight| Ok(flight.query()? == Status::Done)).map(own),
-        Way::Spin | Way::Raw(_) => {
+        Way::Spin | Way::Raw(_) | Way::Operation(_) => {
             let mut flights = flights;
             for flight in &mut flights {
                 flight.arm()?;

@@ -1,18 +1,18 @@
 //! Suite `ops`: device operations submitted and awaited, beside the device's own calls and a spin on the word; and crowds of them.
 //!
-//! Its arms are its own, whichever are asked for: each is a way of running operations. A latency is what an operation took more than its
-//! work, so submission and all.
+//! Its arms are ways of running operations, which no other suite has, the spin on the word, and the ways of other libraries. A latency is what an operation
+//! took more than its work, so submission and all.
 
 use std::time::Duration;
 
 use wakeline_core::{Clock, Error, Nanos};
 use wakeline_std::Point;
 
-use crate::ab::arms::{Arm, Way};
+use crate::ab::arms::{Arm, LATE_US, Operation, Way};
 use crate::ab::device::{Device, RAW};
 use crate::ab::hosts::Waiter;
 use crate::ab::rounds::{Turn, quantity};
-use crate::ab::session::{Chosen, Named, Output, Setup, real};
+use crate::ab::session::{Named, Output, Setup, real};
 use crate::gpu::Failure;
 use crate::ops;
 
@@ -44,9 +44,28 @@ impl core::fmt::Display for Ops {
     }
 }
 
-fn arm(name: &str, family: &str) -> Arm {
-    // How it waits is of no account here but for whose CPU time is counted: the process's is.
-    Arm { name: name.to_owned(), family: family.to_owned(), way: Way::Spin, default: true }
+impl Ops {
+    /// The arm that the others are compared with.
+    const fn base(self) -> &'static str {
+        match self {
+            Self::Await(_) => ops::Arm::Spin.name(),
+            Self::Loop(_) => "scan",
+            Self::Idle(_) => ops::Arm::Multi.name(),
+        }
+    }
+
+    /// Whether the arm is one of this case: of one operation at a time also the spin and other libraries' own ways, behind the same work, launched on the
+    /// stream that they all share.
+    fn fits(self, arm: &Arm) -> bool {
+        match (self, &arm.way) {
+            (Self::Await(_), Way::Spin | Way::Operation(Operation::Awaits(_)))
+            | (Self::Loop(_) | Self::Idle(_), Way::Operation(Operation::Awaits(ops::Arm::Multi)))
+            | (Self::Loop(_), Way::Operation(Operation::Scans))
+            | (Self::Idle(_), Way::Operation(Operation::AwaitsLate)) => true,
+            (Self::Await(_), Way::Raw(_)) => arm.family != RAW,
+            _ => false,
+        }
+    }
 }
 
 pub(super) fn measure<D: Device>(
@@ -59,22 +78,21 @@ pub(super) fn measure<D: Device>(
         output.say(&format!("{}/{}: no operations on this device yet", named.label.suite, named.label.case));
         return Ok(());
     };
+    let Some(chosen) = setup.choose(&[what.base()], |arm| what.fits(arm)) else {
+        output.passes_over(named);
+        return Ok(());
+    };
     match what {
         Ops::Await(length) => {
-            let ways = ops::Arm::ALL;
-            let family = |way: ops::Arm| if way == ops::Arm::Spin { RAW } else { "wakeline" };
-            let mut arms: Vec<Arm> = ways.iter().map(|way| arm(way.name(), family(*way))).collect();
-            // Other libraries' own ways, of those that were asked for: behind the same work, launched on the stream that they all share.
-            let theirs = |arm: &&Arm| matches!(arm.way, Way::Raw(_)) && arm.family != RAW;
-            arms.extend(setup.arms.iter().filter(theirs).cloned());
-            let chosen = Chosen { arms, base: 0 };
             let waiter = setup.waiter();
             let times = (TURN.as_nanos() / length.as_nanos().max(1)).clamp(TIMES[0], TIMES[1]);
             setup.rounds(output, named, &chosen, |index, _| {
                 let arm = &chosen.arms[index];
-                let run = || match ways.get(index) {
-                    Some(way) => operations.turn(*way, length, usize::try_from(times).unwrap_or(1)),
-                    None => (0..times).map(|_| theirs_once(setup, &waiter, arm, length)).collect(),
+                let own = |way| operations.turn(way, length, usize::try_from(times).unwrap_or(1));
+                let run = || match arm.way {
+                    Way::Spin => own(ops::Arm::Spin),
+                    Way::Operation(Operation::Awaits(way)) => own(way),
+                    _ => (0..times).map(|_| theirs_once(setup, &waiter, arm, length)).collect(),
                 };
                 waiter.begin(arm)?;
                 let result = setup.metered(arm, run);
@@ -87,24 +105,17 @@ pub(super) fn measure<D: Device>(
                 Ok(turn)
             })
         }
-        Ops::Loop(tasks) => {
-            let chosen =
-                Chosen { arms: vec![arm("scan", RAW), arm("await@multi_thread(4)", "wakeline")], base: 0 };
-            setup.rounds(output, named, &chosen, |index, _| {
-                let run = || operations.crowd(index == 0, (tasks, 16), (Nanos::from_micros(50), 0), CROWD);
-                crowd(setup, &chosen.arms[index], run)
-            })
-        }
-        Ops::Idle(tasks) => {
-            let arms = ["await@multi_thread(4)", "await@multi_thread(4),late_us=500"];
-            let chosen = Chosen { arms: arms.map(|name| arm(name, "wakeline")).into(), base: 0 };
-            setup.rounds(output, named, &chosen, |index, _| {
-                let late_us = if index == 0 { 0 } else { 500 };
-                let length = Nanos::from_millis(20);
-                let run = || operations.crowd(false, (tasks, tasks), (length, late_us), CROWD);
-                crowd(setup, &chosen.arms[index], run)
-            })
-        }
+        Ops::Loop(tasks) => setup.rounds(output, named, &chosen, |index, _| {
+            let arm = &chosen.arms[index];
+            let raw = arm.way == Way::Operation(Operation::Scans);
+            crowd(setup, arm, || operations.crowd(raw, (tasks, 16), (Nanos::from_micros(50), 0), CROWD))
+        }),
+        Ops::Idle(tasks) => setup.rounds(output, named, &chosen, |index, _| {
+            let arm = &chosen.arms[index];
+            let late_us = if arm.way == Way::Operation(Operation::AwaitsLate) { LATE_US } else { 0 };
+            let length = Nanos::from_millis(20);
+            crowd(setup, arm, || operations.crowd(false, (tasks, tasks), (length, late_us), CROWD))
+        }),
     }
 }
 

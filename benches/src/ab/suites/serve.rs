@@ -52,7 +52,8 @@ pub(super) fn measure<D: Device>(
     named: &Named,
     load: Load,
 ) -> Result<(), Failure> {
-    let Some(chosen) = setup.choose(&["sync-spin", "status-spin"], |arm| arm.host() != Host::Threads) else {
+    let fits = |arm: &Arm| arm.waits() && arm.host() != Host::Threads;
+    let Some(chosen) = setup.choose(&["sync-spin", "status-spin"], fits) else {
         output.passes_over(named);
         return Ok(());
     };

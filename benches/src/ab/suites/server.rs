@@ -11,8 +11,8 @@ use core::fmt;
 
 use wakeline_core::Nanos;
 
-use crate::ab::draws::Draws;
 use crate::ab::session::real;
+use crate::draws::Draws;
 
 /// What a step takes, on the lines of recorded steps of an H200: 4.6 ms for few rows, 5.8 for 64, and more for each row that joins.
 const STEP_NS: u64 = 4_500_000;

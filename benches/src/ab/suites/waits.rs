@@ -6,10 +6,10 @@ use wakeline_std::Point;
 use super::{Suite, timeline};
 use crate::ab::arms::{Arm, Host, Way};
 use crate::ab::device::Device;
-use crate::ab::draws::Draws;
 use crate::ab::hosts::{LateWakes, Waiter};
 use crate::ab::rounds::{Turn, quantity};
 use crate::ab::session::{Named, Output, Setup, cpu, since};
+use crate::draws::Draws;
 use crate::gpu::Failure;
 
 /// How long the waits of a turn take together, and how many there are at least and at most.
@@ -41,7 +41,7 @@ pub(super) fn measure<D: Device>(
     length: Nanos,
 ) -> Result<(), Failure> {
     let bases: &[&str] = if suite == Suite::Wake { &["spin"] } else { &["sync-spin", "status-spin"] };
-    let Some(chosen) = setup.choose(bases, |arm| arm.host() != Host::Threads) else {
+    let Some(chosen) = setup.choose(bases, |arm| arm.waits() && arm.host() != Host::Threads) else {
         output.passes_over(named);
         return Ok(());
     };

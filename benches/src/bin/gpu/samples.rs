@@ -48,7 +48,7 @@ impl Samples {
         }
     }
 
-    /// Runs each arm once, each round beginning with another: some waits of it.
+    /// Runs each arm once, in the order of the round: some waits of it.
     pub(crate) fn round<E>(&mut self, mut run: impl FnMut(usize) -> Result<Vec<Sample>, E>) -> Result<(), E> {
         let mut spent = vec![0; self.cpu_ns.len()];
         let (late_ns, cpu_ns, usage) = (&mut self.late_ns, &mut self.cpu_ns, &mut self.usage);

@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     let args = match parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(message) => {
-            eprintln!("ops: {message}");
+            eprintln!("ops: {}", wakeline_benches::plain(&message));
             return ExitCode::from(2);
         }
     };

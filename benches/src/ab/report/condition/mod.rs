@@ -6,7 +6,7 @@ mod parse;
 
 use std::fmt;
 
-use super::compare::{Comparison, ROUNDS_MIN};
+use super::compare::{Comparison, ROUNDS_MIN, Row};
 use super::digits;
 use super::read::RunFile;
 use crate::ab::schema::Cell;
@@ -33,7 +33,8 @@ pub use parse::ParseError;
 ///
 /// **The safe side.** A condition holds only where all of the 99 % interval fulfils it: `ratio(..) > 1.05` holds where
 /// the interval's low end is above 1.05. So what chance can explain fails no run; what is not that sure is said to be
-/// "not shown". A condition that nothing in the file can be held against is an error, never a pass.
+/// "not shown". A condition that nothing in the file can be held against is an error, never a pass; so is one on a file that was cut off, whatever is left
+/// of it: what the condition is about may be in what is missing.
 ///
 /// **No times.** A bound on nanoseconds fails on another machine, or on the same one on another day, for no fault of the
 /// code. A ratio to an arm that took turns within the same run does not.
@@ -155,6 +156,14 @@ pub enum Unjudged {
         /// Each cell at its place, and why not.
         why: Vec<String>,
     },
+    /// Some of it can, and some cannot.
+    #[error("not all of {file} can be held against it: {}", .why.join("; "))]
+    Partly {
+        /// The run's file.
+        file: String,
+        /// What cannot, and why not.
+        why: Vec<String>,
+    },
     /// It asks for a change, and there is only one run.
     #[error("`change` is from the first file to the others: give two at least, with --compare")]
     NoComparison,
@@ -174,7 +183,8 @@ impl Condition {
         self.test
     }
 
-    /// Holds it against every cell at its place. The base arm counts only where nothing else would: its ratio is 1.
+    /// Holds it against every cell at its place: what came of each, and what else is to be judged and cannot be, with the reason. A guard passes only
+    /// where there is nothing of the latter. The base arm counts only where nothing else would: its ratio is 1.
     ///
     /// # Errors
     ///
@@ -190,9 +200,16 @@ impl Condition {
         let [suite, case, arm] = &self.place;
         let here =
             |cell: &&Cell| suite.matches(&cell.suite) && case.matches(&cell.case) && arm.matches(&cell.arm);
-        let (mut judged, mut why, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut judged, mut why) = (Vec::new(), self.cut_off(file, comparison));
+        let mut left = why.clone();
+        let rows = comparison.iter().flat_map(|comparison| &comparison.rows);
+        let rows: Vec<&Row> = rows.filter(|row| row.metric == self.metric).collect();
         for cell in file.cells.iter().filter(here) {
-            match self.ends(cell, comparison) {
+            let is_number = |(_, (low, high)): &(f64, (f64, f64))| low.is_finite() && high.is_finite();
+            let ends = self.ends(cell, &rows);
+            match ends
+                .and_then(|ends| Some(ends).filter(is_number).ok_or("its interval is no number".to_owned()))
+            {
                 Ok((mean, ends)) => {
                     let outcome = self.outcome(ends);
                     judged.push(Judged { place: place(cell), mean, ends, outcome });
@@ -218,6 +235,17 @@ impl Condition {
         }
     }
 
+    /// Which of the files that it is about were cut off, and where.
+    fn cut_off(&self, file: &RunFile, comparison: Option<&Comparison>) -> Vec<String> {
+        let before = comparison.filter(|_| self.quantity == Quantity::Change);
+        let before = before.and_then(|comparison| Some((&comparison.before, comparison.before_cut_off?)));
+        let before = before.map(|(name, line)| format!("{name}, line {line}"));
+        let this = file.end.is_none().then(|| format!("line {}", file.last_line));
+        let told =
+            |place| format!("{place}: the run was cut off here, and what comes after cannot be judged");
+        before.into_iter().chain(this).map(told).collect()
+    }
+
     fn outcome(&self, (low, high): (f64, f64)) -> Outcome {
         match (self.test.of(low, self.bound), self.test.of(high, self.bound)) {
             (true, true) => Outcome::Holds,
@@ -227,7 +255,7 @@ impl Condition {
     }
 
     /// The mean and the ends of what is asked for, or why the cell does not have it.
-    fn ends(&self, cell: &Cell, comparison: Option<&Comparison>) -> Result<(f64, (f64, f64)), String> {
+    fn ends(&self, cell: &Cell, rows: &[&Row]) -> Result<(f64, (f64, f64)), String> {
         let Some(metric) = cell.metrics.get(&self.metric) else {
             let has: Vec<&str> = cell.metrics.keys().map(String::as_str).collect();
             return Err(format!("no `{}`; it has {}", self.metric, has.join(", ")));
@@ -245,12 +273,9 @@ impl Condition {
                 Ok(around(ratio, half.ok_or_else(few)?))
             }
             Quantity::Change => {
-                let rows = comparison.iter().flat_map(|comparison| &comparison.rows);
-                let same = |row: &&super::compare::Row| {
-                    (&row.suite, &row.case, &row.arm, &row.metric)
-                        == (&cell.suite, &cell.case, &cell.arm, &self.metric)
-                };
-                let row = rows.into_iter().find(same).ok_or("the first file has no such cell")?;
+                let same =
+                    |row: &&&Row| (&row.suite, &row.case, &row.arm) == (&cell.suite, &cell.case, &cell.arm);
+                let row = rows.iter().find(same).ok_or("the first file has no such cell")?;
                 match (&row.verdict, row.difference) {
                     (super::Verdict::NotComparable(why), _) => Err(format!("not comparable: {why}")),
                     (_, Some(difference)) => Ok((difference.mean, difference.ends())),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{Condition, Pattern, Quantity, Test};
 use crate::ab::report::names::COUNTS;
-use crate::ab::report::table::plain;
+use crate::plain;
 
 /// How a condition is written, for messages.
 const EXAMPLE: &str = "`ratio(wake/200 us/flag*).cpu > 0.1`";
@@ -60,7 +60,9 @@ impl fmt::Display for ParseError {
         let Self { text, column, message } = self;
         writeln!(f, "invalid condition, column {column}: {message}")?;
         writeln!(f, "  {}", plain(text))?;
-        write!(f, "  {:>column$}", '^')
+        // What stands before the fault may be shown wider than it is.
+        let before: String = text.chars().take(column - 1).collect();
+        write!(f, "  {:>1$}", '^', plain(&before).chars().count() + 1)
     }
 }
 
@@ -359,11 +361,13 @@ mod tests {
 
     #[test]
     fn the_caret_stands_below_the_fault() {
-        let shown = parse("ratio(\u{e4}\t/b/c).cpu == 1").unwrap_err().to_string();
-        let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines.len(), 3, "{shown}");
-        let at = lines[1].chars().position(|c| c == '=').unwrap();
-        assert_eq!(lines[2].chars().position(|c| c == '^'), Some(at), "{shown}");
+        for text in ["ratio(\u{e4}\t/b/c).cpu == 1", "ratio(\x1b[31m/\u{202e}b\n/c).cpu == 1"] {
+            let shown = parse(text).unwrap_err().to_string();
+            let lines: Vec<&str> = shown.lines().collect();
+            assert_eq!(lines.len(), 3, "{shown}");
+            let at = lines[1].chars().position(|c| c == '=').unwrap();
+            assert_eq!(lines[2].chars().position(|c| c == '^'), Some(at), "{shown}");
+        }
     }
 
     proptest! {

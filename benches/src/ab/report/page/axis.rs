@@ -12,6 +12,11 @@ const CHAR_PX: f64 = 7.0;
 /// The least space between two labels.
 const GAP_PX: f64 = 8.0;
 
+/// How far from one, and from zero, an axis reaches at most: so that it has a decade of ticks at most for each of these, and no sum of its ends overflows.
+/// What lies beyond stands at its end.
+const HIGHEST: f64 = 1e30;
+const LOWEST: f64 = 1e-30;
+
 /// From values to places.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Scale {
@@ -35,6 +40,7 @@ impl Scale {
     /// Logarithmic, over all of these values that are above zero, from one step to another; `None` without any.
     pub(super) fn log(values: impl IntoIterator<Item = f64>, px: (f64, f64)) -> Option<Self> {
         let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0))?;
+        let [low, high] = [low, high].map(|end| end.clamp(LOWEST, HIGHEST));
         let (mut low, mut high) = (step_below(low), step_above(high));
         // A single value stands in the middle.
         if high / low < 1.5 {
@@ -45,6 +51,7 @@ impl Scale {
 
     /// Linear from `low` to `high`, a little around them where they are the same, with about `ticks` ticks between.
     pub(super) fn linear((low, high): (f64, f64), px: (f64, f64), ticks: f64) -> Self {
+        let [low, high] = [low, high].map(|end| end.clamp(-HIGHEST, HIGHEST));
         let least = 1e-9 * low.abs().max(1e-9);
         let (low, high) = if high - low < least { (low - least, low + least) } else { (low, high) };
         Self { kind: Kind::Linear { step: distance_above((high - low) / ticks.max(1.0)) }, low, high, px }
@@ -57,7 +64,7 @@ impl Scale {
             Kind::Log if value > 0.0 => (value / self.low).ln() / (self.high / self.low).ln(),
             Kind::Log => 0.0,
         };
-        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
         self.px.0 + share * (self.px.1 - self.px.0)
     }
 
@@ -200,6 +207,21 @@ mod tests {
     }
 
     proptest! {
+        /// Subnormal numbers, the largest ones, and both at once: no axis has more ticks than a person reads, and none takes its time.
+        #[test]
+        fn no_value_makes_an_axis_endless(
+            low in prop_oneof![prop::num::f64::ANY, Just(5e-324), Just(0.0)],
+            high in prop_oneof![prop::num::f64::ANY, Just(f64::MAX), Just(-5e-324)],
+        ) {
+            let linear = ends([low, high]).map(|ends| Scale::linear(ends, (0.0, 100.0), 5.0));
+            for scale in Scale::log([low, high], (0.0, 100.0)).into_iter().chain(linear) {
+                let ticks = scale.ticks();
+                prop_assert!(ticks.len() <= 70 && ticks.iter().all(|tick| tick.is_finite()), "{ticks:?}");
+                prop_assert!([low, high].iter().all(|value| (0.0..=100.0).contains(&scale.at(*value))));
+                prop_assert!(!scale.labels(|tick| format!("{tick:e}")).is_empty(), "{scale:?}");
+            }
+        }
+
         #[test]
         fn every_value_is_on_its_scale_and_labels_are_apart(
             values in prop::collection::vec(1e-9f64..1e15, 1..20), width in 60f64..400.0

@@ -36,18 +36,19 @@ pub(super) fn comparison(out: &mut Out, arms: &Arms<'_>, comparison: &Comparison
         "<h3>All of them</h3><p class=\"aside\">How much each ratio to the base changed, in percent of the earlier ratio, with Welch\u{2019}s 99\u{a0}% interval of the difference; the line is at 0. Only ratios are compared: each is to an arm of the same run.</p><div class=\"forests\">",
     )?;
     for suite in distinct(comparison.rows.iter().map(|row| row.suite.as_str())) {
-        let of_suite = || comparison.rows.iter().filter(|row| row.suite == suite);
-        for metric in names::metrics_of(suite, of_suite().map(|row| &row.metric)) {
-            let of_metric = || of_suite().filter(|row| row.metric == metric);
-            let cases = distinct(of_metric().map(|row| row.case.as_str()));
+        let of_suite: Vec<&CompareRow> = comparison.rows.iter().filter(|row| row.suite == suite).collect();
+        for metric in names::metrics_of(suite, of_suite.iter().map(|row| &row.metric)) {
+            let of_metric: Vec<&CompareRow> =
+                of_suite.iter().copied().filter(|row| row.metric == metric).collect();
+            let cases = distinct(of_metric.iter().map(|row| row.case.as_str()));
             let groups = cases.into_iter().map(|case| {
-                let rows = of_metric().filter(|row| row.case == case);
+                let rows = of_metric.iter().filter(|row| row.case == case);
                 (case.to_owned(), rows.map(|row| self::row(arms, row)).collect())
             });
             let forest = Forest {
                 title: format!("{suite}: {}", names::metric_words(metric)),
                 numbers: "change",
-                better: of_metric().next().map(|row| row.better),
+                better: of_metric.first().map(|row| row.better),
                 style: Style::Changes,
                 groups: groups.collect(),
             };

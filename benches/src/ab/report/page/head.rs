@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::html::{Out, Text};
 use crate::ab::report::digits;
 use crate::ab::report::read::{RunFile, distinct};
-use crate::ab::schema::Check;
+use crate::ab::schema::{Check, Order};
 
 /// The title of a run as plain text.
 pub(super) fn title(file: &RunFile) -> String {
@@ -45,7 +45,10 @@ fn checks(out: &mut Out, file: &RunFile) -> fmt::Result {
         loud(
             out,
             "This run was cut off",
-            "its file has no last line, so cells may be missing, and nobody looked whether the clocks had moved",
+            &format!(
+                "its file ends at line {} and has no last one, so cells may be missing, and nobody looked whether the clocks had moved",
+                file.last_line
+            ),
         )?;
     }
     if !file.run.environment.release {
@@ -89,7 +92,7 @@ pub(super) fn environment(out: &mut Out, file: &RunFile, id: &str) -> fmt::Resul
     ];
     // By name, so that a field that the environment gets one day is shown without anybody thinking of it here.
     if let Ok(Value::Object(fields)) = serde_json::to_value(&file.run) {
-        const SHOWN: [&str; 5] = ["command", "schema", "checks", "suites", "environment"];
+        const SHOWN: [&str; 6] = ["command", "schema", "checks", "suites", "environment", "order"];
         let of_run = fields.iter().filter(|(name, _)| !SHOWN.contains(&name.as_str()));
         pairs.extend(of_run.map(|(name, value)| (name.clone(), shown(name, value))));
         if let Some(Value::Object(environment)) = fields.get("environment") {
@@ -133,17 +136,24 @@ fn shown(name: &str, value: &Value) -> String {
     }
 }
 
-/// How to read it, and what it rests on.
-pub(super) fn method(out: &mut Out) -> fmt::Result {
+/// How to read them, and what they rest on.
+pub(super) fn method(out: &mut Out, files: &[RunFile]) -> fmt::Result {
     out.write_str("<section id=\"method\"><h2>How it was measured</h2><ul>")?;
-    for sentence in METHOD {
+    let orders = files.iter().map(|file| match file.run.order {
+        Order::Rotated => ROTATED,
+        Order::Balanced => BALANCED,
+    });
+    for sentence in distinct(orders).into_iter().chain(METHOD) {
         write!(out, "<li>{}</li>", Text(sentence))?;
     }
     out.write_str("</ul></section>")
 }
 
-const METHOD: [&str; 6] = [
-    "The arms take turns within one run: every round runs each arm on the same input and begins with another one, so what drifts slowly hits all of them alike.",
+const BALANCED: &str = "The arms take turns within one run: every round runs each arm on the same input, so what drifts slowly hits all of them alike; and in orders in which each arm comes behind each other one equally often (Williams\u{2019} squares, drawn from the run\u{2019}s seed), so what one leaves behind hits all others alike.";
+
+const ROTATED: &str = "The arms took turns within one run: every round ran each arm on the same input and began with another one, so what drifts slowly hits all of them alike; but each came behind the same other one in every round, and what that one leaves behind may be in its ratios.";
+
+const METHOD: [&str; 5] = [
     "A ratio divides what two arms took in the same round, and nothing else. Its mean has a 99\u{a0}% interval by Student\u{2019}s t distribution: of a hundred such intervals, one does not hold the true mean.",
     "Quantiles are of all waits of all rounds, within 0.1 %. The added latency is from the true end of the work to the code behind the wait.",
     "CPU time is read from the clocks of the threads or of the process, before and after; energy from the vendor\u{2019}s library or from the processor\u{2019}s counters.",

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::ab::report::table::plain;
+use crate::plain;
 
 /// The page as far as it is written.
 #[derive(Debug, Default)]
@@ -48,8 +48,8 @@ impl Write for Out {
     }
 }
 
-/// Foreign text, as text: in an element or in a quoted attribute. What a document cannot hold, or what would turn the
-/// text around it, is shown as a replacement character.
+/// Foreign text, as text: in an element or in a quoted attribute. What would turn the text around it is
+/// written out, and what a document cannot hold is shown as a replacement character.
 #[derive(Debug)]
 pub(super) struct Text<T>(pub(super) T);
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn text_is_not_markup() {
         assert_eq!(Text("<a b=\"c\">'&").to_string(), "&lt;a b=&quot;c&quot;&gt;&#39;&amp;");
-        assert_eq!(Text("a\nb\u{0}\u{ffff}").to_string(), "a b\u{fffd}\u{fffd}");
+        assert_eq!(Text("a\nb\u{0}\u{ffff}").to_string(), "a b\\u{0}\u{fffd}");
     }
 
     #[test]

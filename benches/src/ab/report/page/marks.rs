@@ -1,5 +1,6 @@
 //! How arms are told apart: by colour, by dash and by marker, so that any one of them is enough.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 use super::html::{Name, Out, Px, Text};
@@ -25,16 +26,22 @@ const MARKERS: [&str; STYLES] = [
 /// The arms of a run, each with its style wherever it is shown.
 #[derive(Debug)]
 pub(super) struct Arms<'a> {
-    names: Vec<&'a str>,
+    /// The number of each.
+    numbers: HashMap<&'a str, usize>,
 }
 
 impl<'a> Arms<'a> {
     pub(super) fn new(names: Vec<&'a str>) -> Self {
-        Self { names }
+        let mut numbers = HashMap::new();
+        for name in names {
+            let number = numbers.len();
+            numbers.entry(name).or_insert(number);
+        }
+        Self { numbers }
     }
 
     pub(super) fn mark(&self, arm: &str) -> Mark {
-        Mark(self.names.iter().position(|name| *name == arm).unwrap_or(0))
+        Mark(self.numbers.get(arm).copied().unwrap_or(0))
     }
 }
 

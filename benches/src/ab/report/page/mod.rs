@@ -77,7 +77,7 @@ fn write_page(out: &mut Out, files: &[RunFile], comparisons: &[Comparison]) -> f
     for (index, file) in files.iter().enumerate() {
         run(out, file, index)?;
     }
-    head::method(out)?;
+    head::method(out, files)?;
     out.write_str("</main></body></html>\n")
 }
 

@@ -116,7 +116,8 @@ fn length(spans: &[&&Span], end: u64) -> String {
         [span] if span.from_ns == span.to_ns => format!("at {}", digits::moment(span.from_ns, end)),
         [span] => digits::ns(span.to_ns.saturating_sub(span.from_ns)),
         _ => {
-            let total = spans.iter().map(|span| span.to_ns.saturating_sub(span.from_ns)).sum();
+            let lengths = spans.iter().map(|span| span.to_ns.saturating_sub(span.from_ns));
+            let total = lengths.fold(0, u64::saturating_add);
             let took = if total == 0 { String::new() } else { format!(", {} together", digits::ns(total)) };
             format!("{} times{took}", spans.len())
         }
@@ -198,6 +199,8 @@ mod tests {
         assert_eq!(length(&[&&a, &&b], 5_000), "2 times, 1.50 us together");
         assert_eq!(length(&[&&c], 5_000), "at 7 ns");
         assert_eq!(length(&[&&c, &&c], 5_000), "2 times");
+        let all = span("sleep", 0, u64::MAX);
+        assert!(length(&[&&all, &&all], u64::MAX).starts_with("2 times, "), "no sum is too large");
         assert_eq!(shortened(&"x".repeat(99)).chars().count(), NAME_CHARS_MAX);
     }
 }

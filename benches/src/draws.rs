@@ -1,5 +1,7 @@
 //! Seeded draws: the same seed gives the same load, whatever the machine.
 
+use alloc::vec::Vec;
+
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -28,6 +30,17 @@ impl Draws {
             Some(span) => least + self.0.next_u64() % span,
             None => least,
         }
+    }
+
+    /// The numbers below `count` in a random order, each order as likely as any other.
+    pub fn shuffled(&mut self, count: usize) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..count).collect();
+        for last in (1..count).rev() {
+            // Below 2^32 of them the remainder favours none by as much as one part in 2^32.
+            let other = self.between(0, last as u64);
+            numbers.swap(last, usize::try_from(other).unwrap_or(last));
+        }
+        numbers
     }
 
     /// The time to the next of events that come at random, so often in a unit of time on average.
@@ -59,6 +72,15 @@ mod tests {
         assert_eq!(of(1, 1), of(1, 1));
         assert_ne!(of(1, 1), of(1, 2));
         assert_ne!(of(1, 1), of(2, 1));
+    }
+
+    #[test]
+    fn every_order_is_as_likely_as_any_other() {
+        let (mut draws, mut seen) = (Draws::new(3, 1), std::collections::BTreeMap::new());
+        (0..6_000).for_each(|_| *seen.entry(draws.shuffled(3)).or_insert(0) += 1);
+        // 1,000 of each of six are expected, give or take 29.
+        assert!(seen.len() == 6 && seen.values().all(|count| (850..1_150).contains(count)), "{seen:?}");
+        assert_eq!((draws.shuffled(0), draws.shuffled(1)), (vec![], vec![0]));
     }
 
     #[test]
