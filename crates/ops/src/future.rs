@@ -3,6 +3,7 @@
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use std::sync::Arc;
 
 use wakeline_core::{CancelToken, Error, ErrorCode, Instant, Nanos};
 
@@ -11,12 +12,13 @@ use crate::flight::Handle;
 use crate::interest::Place;
 use crate::known::Kind;
 use crate::ladder::{Departed, Wish, Word, wait_for};
+use crate::lock::{self, Submits};
 use crate::op::DeviceOp;
 use crate::policy::SchedulingPolicy;
 use crate::port::Device;
 use crate::runtime::{Core, Runtime};
 use crate::stream::Stream;
-use crate::submission::Submission;
+use crate::submission::{Submission, Verdict, judge};
 
 /// An operation bound to a runtime, as a future.
 ///
@@ -46,13 +48,15 @@ pub struct DeviceFuture<O: DeviceOp> {
     late_us: u32,
     /// It has not been woken before its end yet.
     warms: bool,
+    verdicts: Vec<Arc<dyn Verdict>>,
     limits: Option<Box<Limits<O::Device>>>,
 }
 
 enum State<O: DeviceOp> {
     /// The number is that of its stream, where that was chosen.
     Bound(O, Result<Runtime<O::Device>, Error>, Option<usize>),
-    Waits(O, Stream<O::Device>),
+    /// The runtime is there where branches may go to its other streams.
+    Waits(O, Stream<O::Device>, Option<Runtime<O::Device>>),
     /// The word is there where it alone says that the work is done.
     Flying(Handle, Option<Word<O::Device>>, Stream<O::Device>, Option<O::Pending>),
     Over,
@@ -70,7 +74,8 @@ struct Limits<D: Device> {
 
 impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
-        Self { state: State::Bound(op, runtime, None), key: 0, late_us: 0, warms: true, limits: None }
+        let (state, verdicts) = (State::Bound(op, runtime, None), Vec::new());
+        Self { state, key: 0, late_us: 0, warms: true, verdicts, limits: None }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -83,10 +88,11 @@ impl<O: DeviceOp> DeviceFuture<O> {
         Self::new(op, runtime)
     }
 
-    /// Has `policy` choose among the runtime's streams, instead of the runtime's own.
+    /// Has `policy` choose among the runtime's streams, now and once, instead of the runtime's own: all of the operation runs in that
+    /// stream, its branches too. [`Runtime::scheduled`] has a policy choose for the branches as well.
     pub fn schedule(mut self, policy: &impl SchedulingPolicy) -> Self {
-        if let State::Bound(_, _, number) = &mut self.state {
-            *number = Some(policy.next());
+        if let State::Bound(_, Ok(runtime), number) = &mut self.state {
+            *number = Some(runtime.choose(&[], |loads| policy.choose(loads)));
         }
         self
     }
@@ -155,14 +161,20 @@ impl<O: DeviceOp> DeviceFuture<O> {
     /// As the future, but for its limits.
     pub fn sync(mut self) -> Result<<O as DeviceOp>::Output, Error> {
         self.limits = None;
+        lock::check()?;
         match core::mem::replace(&mut self.state, State::Over) {
-            State::Bound(op, runtime, number) => sync_on(op, &runtime?.next_stream(number)?),
-            State::Waits(op, stream) => sync_on(op, &stream),
+            State::Bound(op, runtime, number) => {
+                let runtime = runtime?;
+                let stream = runtime.next_stream(number)?;
+                sync_on(op, &stream, number.is_none().then_some(runtime))
+            }
+            State::Waits(op, stream, runtime) => sync_on(op, &stream, runtime),
             State::Flying(flight, _, stream, pending) => {
                 flight.abandon();
                 let waited = wait_for(&stream);
                 flight.land_and_wait(waited.clone());
                 waited?;
+                judge(&self.verdicts)?;
                 O::finish(pending.ok_or_else(over)?)
             }
             State::Over => Err(over()),
@@ -170,17 +182,29 @@ impl<O: DeviceOp> DeviceFuture<O> {
     }
 
     /// Submits where there is room, else has the task woken when there is.
-    fn submit(&mut self, op: O, stream: Stream<O::Device>, context: &Context<'_>) -> Result<Sent<O>, Error> {
-        let Poll::Ready(permit) = stream.lane().admit(context) else {
-            self.state = State::Waits(op, stream);
+    fn submit(
+        &mut self,
+        op: O,
+        stream: Stream<O::Device>,
+        runtime: Option<Runtime<O::Device>>,
+        context: &mut Context<'_>,
+    ) -> Result<Sent<O>, Error> {
+        let submits = Submits::lock()?;
+        let admitted =
+            if op.poll_ready(context).is_ready() { stream.lane().admit(context) } else { Poll::Pending };
+        let Poll::Ready(permit) = admitted else {
+            self.state = State::Waits(op, stream, runtime);
             return Ok(Sent::NotYet);
         };
         let wish = Wish { kind: Kind::of::<O>(self.key), late_us: self.late_us };
         let mut submission = Submission::new(stream.clone(), permit);
+        submission.elsewhere = runtime;
         let (pending, armed) = stream.device().together(|| {
             let pending = op.execute(&mut submission)?;
             Ok::<_, Error>((pending, stream.core().arm(&stream)))
         })?;
+        drop(submits);
+        self.verdicts = core::mem::take(&mut submission.verdicts);
         Ok(match submission.depart(armed, wish, context)? {
             Departed::Landed => Sent::Landed(pending),
             Departed::Flying(flight, word, watches) => {
@@ -195,11 +219,13 @@ impl<O: DeviceOp> DeviceFuture<O> {
         if let State::Flying(..) = &self.state {
             return self.settle(Sent::Flying(false), false, context);
         }
-        let (op, stream) = match core::mem::replace(&mut self.state, State::Over) {
+        let (op, stream, runtime) = match core::mem::replace(&mut self.state, State::Over) {
             State::Bound(op, runtime, number) => {
-                (op, runtime.and_then(|runtime| runtime.next_stream(number))?)
+                let runtime = runtime?;
+                let stream = runtime.next_stream(number)?;
+                (op, stream, number.is_none().then_some(runtime))
             }
-            State::Waits(op, stream) => (op, stream),
+            State::Waits(op, stream, runtime) => (op, stream, runtime),
             State::Flying(..) | State::Over => return Poll::Ready(Err(over())),
         };
         if let Some(limits) = &mut self.limits
@@ -207,7 +233,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         {
             return Poll::Ready(Err(error));
         }
-        let sent = self.submit(op, stream, context)?;
+        let sent = self.submit(op, stream, runtime, context)?;
         self.settle(sent, true, context)
     }
 
@@ -219,7 +245,9 @@ impl<O: DeviceOp> DeviceFuture<O> {
         context: &mut Context<'_>,
     ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
         let again = match sent {
-            Sent::Landed(pending) => return Poll::Ready(O::finish(pending)),
+            Sent::Landed(pending) => {
+                return Poll::Ready(judge(&self.verdicts).and_then(|()| O::finish(pending)));
+            }
             Sent::NotYet => return Poll::Pending,
             Sent::Flying(again) => again,
         };
@@ -243,6 +271,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         };
         let pending = pending.take();
         self.state = State::Over;
+        let outcome = outcome.and_then(|()| judge(&self.verdicts));
         Poll::Ready(outcome.and_then(|()| O::finish(pending.ok_or_else(over)?)))
     }
 }
@@ -288,10 +317,16 @@ struct Flown<'w, D: Device>(Option<&'w Word<D>>);
 pub(crate) fn sync_on<O: DeviceOp>(
     op: O,
     stream: &Stream<O::Device>,
+    runtime: Option<Runtime<O::Device>>,
 ) -> Result<<O as DeviceOp>::Output, Error> {
+    let submits = Submits::lock()?;
     let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
+    submission.elsewhere = runtime;
     let pending = op.execute(&mut submission)?;
+    drop(submits);
+    let verdicts = core::mem::take(&mut submission.verdicts);
     submission.wait()?;
+    judge(&verdicts)?;
     O::finish(pending)
 }
 
@@ -306,7 +341,7 @@ impl<O: DeviceOp> Future for DeviceFuture<O> {
         let polled = this.advance(context);
         let Some(limits) = &mut this.limits else { return polled };
         let (core, word) = match &this.state {
-            State::Waits(_, stream) if polled.is_pending() => (stream.core(), None),
+            State::Waits(_, stream, _) if polled.is_pending() => (stream.core(), None),
             State::Flying(_, word, stream, _) if polled.is_pending() => {
                 (stream.core(), Some(Flown(word.as_ref())))
             }

@@ -148,6 +148,11 @@ impl<D: Device> Submission<D> {
         let now = core.tender.now();
         let ticket = self.stream.lane().depart(now, fleet.known.expect(wish.kind));
         self.expected = true;
+        if let (Some(places), Some(expected)) =
+            (self.permit.as_mut().and_then(|it| it.also().as_ref()), ticket.expected)
+        {
+            places.expect_until(expected);
+        }
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
         let mut course = Course { kind: wish.kind, ticket, handed: now, late: Nanos::ZERO };
         let spin = core.spin_until(now, &ticket, few && trusted);

@@ -14,6 +14,8 @@ use crate::config::RuntimeConfig;
 use crate::counts::FlightCounts;
 use crate::flight::{Fleet, Handle};
 use crate::interest::Interests;
+use crate::lane::Permit;
+use crate::lanes::{Branched, Lanes, Loads, Places};
 use crate::point::OpPoint;
 use crate::policy::{STREAMS_MAX, SchedulingPolicy};
 use crate::port::{Device, Priority};
@@ -40,8 +42,9 @@ pub struct Runtime<D: Device> {
 
 pub(crate) struct Inner<D: Device> {
     core: Arc<Core<D>>,
-    streams: Vec<Stream<D>>,
-    next: Box<dyn Fn() -> usize + Send + Sync>,
+    streams: Arc<[Stream<D>]>,
+    lanes: Lanes,
+    next: Box<dyn Fn(&Loads<'_>) -> usize + Send + Sync>,
 }
 
 /// What all streams and runtimes of one device share.
@@ -155,10 +158,40 @@ impl<D: Device> Runtime<D> {
     fn of(core: Arc<Core<D>>, policy: &impl SchedulingPolicy) -> Result<Self, Error> {
         let policy = policy.clone();
         let streams = within("streams", policy.streams(), 1, STREAMS_MAX)?;
-        let streams: Result<Vec<_>, Error> =
-            (0..streams).map(|_| Stream::new(&core, Priority::Normal)).collect();
-        let next = Box::new(move || policy.next());
-        Ok(Self { inner: Arc::new(Inner { core, streams: streams?, next }) })
+        let with_priority =
+            |number| Ok((Stream::new(&core, policy.priority(number))?, policy.priority(number)));
+        let made: Result<Vec<_>, Error> = (0..streams).map(with_priority).collect();
+        let made = made?;
+        let lanes = made.iter().map(|(stream, priority)| (Arc::clone(stream.lane()), *priority)).collect();
+        let streams = made.into_iter().map(|(stream, _)| stream).collect();
+        let next = Box::new(move |loads: &Loads<'_>| policy.choose(loads));
+        Ok(Self { inner: Arc::new(Inner { core, streams, lanes, next }) })
+    }
+
+    /// The same streams with another policy: for one operation by [`DeviceOp::on`](crate::DeviceOp::on), for many by
+    /// [`scope`](Self::scope). How many streams the policy asks for, and of which priorities, does not matter here. Makes no driver call.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, LeastLoaded, Runtime, SingleStream, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// let watcher = VirtualWatcher::new(&device);
+    /// let runtime = Runtime::new(device, &LeastLoaded::default(), watcher.clone())?;
+    /// let in_order = runtime.scheduled(&SingleStream);
+    /// let ones = watcher.run(in_order.scope(async {
+    ///     let ones: Tensor<u8, SimDevice> = Tensor::full(4, 1).await?;
+    ///     ones.to_host().await
+    /// }))??;
+    /// assert_eq!(ones, [1; 4]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn scheduled(&self, policy: &impl SchedulingPolicy) -> Self {
+        let Inner { core, streams, lanes, .. } = &*self.inner;
+        let (core, streams, lanes) = (Arc::clone(core), Arc::clone(streams), Arc::clone(lanes));
+        let policy = policy.clone();
+        let next = Box::new(move |loads: &Loads<'_>| policy.choose(loads));
+        Self { inner: Arc::new(Inner { core, streams, lanes, next }) }
     }
 
     /// A stream of its own, beside those of the policy.
@@ -201,9 +234,45 @@ impl<D: Device> Runtime<D> {
     /// The stream for the next operation: that of this number, or of the policy's.
     pub(crate) fn next_stream(&self, number: Option<usize>) -> Result<Stream<D>, Error> {
         let streams = &self.inner.streams;
-        let number = number.unwrap_or_else(|| (self.inner.next)());
+        let number = number.unwrap_or_else(|| self.choose(&[], &*self.inner.next));
         let stream = streams.get(number % streams.len().max(1));
         stream.cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
+    }
+
+    /// What `policy` says, of streams that have so many branches of an operation each.
+    pub(crate) fn choose<R>(&self, branched: &[u32], policy: impl FnOnce(&Loads<'_>) -> R) -> R {
+        let core = &self.inner.core;
+        policy(&Loads::new(&self.inner.lanes, branched, &|| core.tender.now()))
+    }
+
+    /// The stream for another branch, by its number, where the policy says so and there is room: that one, or else one behind it.
+    /// `home` is where its operation is submitted; `None` means there.
+    pub(crate) fn branch(
+        &self,
+        home: &Stream<D>,
+        permit: &mut Permit,
+        branched: &mut Branched,
+    ) -> Option<Stream<D>> {
+        let streams = &self.inner.streams;
+        let count = streams.len().max(1);
+        if branched.is_empty() {
+            let places = permit.also().as_ref();
+            let begun = |(number, stream): (usize, &Stream<D>)| {
+                u32::from(stream.id() == home.id() || places.is_some_and(|places| places.has(number)))
+            };
+            branched.extend(streams.iter().enumerate().map(begun));
+        }
+        let first = self.choose(branched, &*self.inner.next) % count;
+        let is_home = |number: usize| streams.get(number).is_none_or(|stream| stream.id() == home.id());
+        if is_home(first) {
+            branched.iter_mut().skip(first).take(1).for_each(|branches| *branches += 1);
+            return None;
+        }
+        let places = permit.also().get_or_insert_with(|| Places::new(&self.inner.lanes));
+        let others = (0..count).map(|step| (first + step) % count).filter(|&number| !is_home(number));
+        let number = others.into_iter().find(|&number| places.take(number))?;
+        branched.iter_mut().skip(number).take(1).for_each(|branches| *branches += 1);
+        streams.get(number).cloned()
     }
 }
 

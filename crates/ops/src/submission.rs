@@ -1,12 +1,16 @@
 //! A submission: one operation's work while it is being enqueued, and what that work needs to live.
 
+use core::cell::Cell;
 use core::fmt;
 use std::sync::Arc;
+
+use wakeline_core::Error;
 
 use crate::flight::Owners;
 use crate::lane::Permit;
 use crate::owner::Owner;
 use crate::port::Device;
+use crate::runtime::Runtime;
 use crate::stream::Stream;
 
 /// Where an operation enqueues its work; see [`DeviceOp::execute`](crate::DeviceOp::execute).
@@ -23,6 +27,23 @@ pub struct Submission<D: Device> {
     pub(crate) expected: bool,
     /// Its number among all flights, once it counts as one.
     number: Option<u64>,
+    /// Whose streams its branches may run in; `None` where all stays in its own.
+    pub(crate) elsewhere: Option<Runtime<D>>,
+    /// Whether its stream was asked for, and so may have work of it, or comes behind some that does.
+    pub(crate) touched: Cell<bool>,
+    /// Who has a say in its result once its work is done.
+    pub(crate) verdicts: Vec<Arc<dyn Verdict>>,
+}
+
+/// What somebody has to say of work that is done.
+pub(crate) trait Verdict: Send + Sync {
+    fn verdict(&self) -> Result<(), Error>;
+}
+
+/// What all of them say.
+#[inline]
+pub(crate) fn judge(verdicts: &[Arc<dyn Verdict>]) -> Result<(), Error> {
+    verdicts.iter().try_for_each(|verdict| verdict.verdict())
 }
 
 impl<D: Device> Submission<D> {
@@ -34,6 +55,9 @@ impl<D: Device> Submission<D> {
             departed: false,
             expected: false,
             number: None,
+            elsewhere: None,
+            touched: Cell::new(false),
+            verdicts: Vec::new(),
         }
     }
 
@@ -43,8 +67,9 @@ impl<D: Device> Submission<D> {
         *self.number.get_or_insert_with(|| self.stream.core().fleet.counters.begin())
     }
 
-    /// The stream in which the work is enqueued.
+    /// The stream in which the work is enqueued. Whoever has asked for it is taken to have enqueued something.
     pub fn stream(&self) -> &Stream<D> {
+        self.touched.set(true);
         &self.stream
     }
 
