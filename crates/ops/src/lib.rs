@@ -10,6 +10,7 @@
 //! | to end an await early | [`DeviceFuture::timeout`], [`DeviceFuture::cancelled_by`] |
 //! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`], [`zip!`], [`all`], [`DeviceOp::shared`] and the others of [`DeviceOp`] |
 //! | many at a time | [`zip!`], [`all`], [`Runtime::join_all`], [`DeviceOp::in_one_stream`] |
+//! | to enqueue ahead, and start by a store | [`gate()`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`], [`ByPriority`], [`Runtime::scheduled`], [`Stream`], [`guide::policies`] |
 //! | memory, kernels | [`Tensor`], [`launch()`] |
@@ -49,6 +50,7 @@ mod events;
 mod flight;
 mod fork;
 mod future;
+mod gate;
 pub mod guide;
 mod hazard;
 mod interest;
@@ -95,6 +97,7 @@ pub use config::{
 };
 pub use counts::FlightCounts;
 pub use future::DeviceFuture;
+pub use gate::{GATE_MS_MAX, Gate, GateOp, gate};
 pub use into_op::IntoDeviceOp;
 pub use join::{JOIN_MAX, JoinAll};
 pub use kernel::{KernelArg, Launch, launch};
