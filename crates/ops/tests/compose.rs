@@ -283,7 +283,7 @@ fn a_fault_in_branches_leaks_what_they_keep_and_gives_their_places_back() {
     assert_eq!(rig.run(both).unwrap_err().to_string(), cause);
     rig.settle();
     assert_eq!((Arc::strong_count(&owner), rig.runtime.counts().owners_leaked), (3, 2));
-    for _ in 0..2 * IN_FLIGHT_MAX {
+    for _ in 0..4 * IN_FLIGHT_MAX {
         // Each waits for room at most, and would for good were a place never given back.
         assert_eq!(rig.run(zip!(busy(1), busy(1)).on(&rig.runtime)).unwrap_err().to_string(), cause);
     }

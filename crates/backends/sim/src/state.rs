@@ -304,8 +304,7 @@ impl State {
         self.submit(stream);
         let Some(queue) = self.streams.get_mut(stream) else { return };
         queue.released = true;
-        let place = queue.place;
-        self.lines.release(place);
+        self.lines.release(queue.place);
         self.remove_if_over(stream);
     }
 
