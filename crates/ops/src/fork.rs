@@ -22,7 +22,6 @@ use smallvec::SmallVec;
 use wakeline_core::Error;
 
 use crate::events::Tick;
-use crate::lanes::Branched;
 use crate::op::DeviceOp;
 use crate::owner::Owner;
 use crate::port::Device;
@@ -38,6 +37,8 @@ pub(crate) struct Branches<'s, D: Device> {
     home: Stream<D>,
     /// Where the branches that are still to come run, the last first; `None` stands for home.
     streams: SmallVec<[Option<Stream<D>>; BRANCHES_INLINE]>,
+    /// Which streams have branches around these.
+    around: u64,
     /// The place that all branches come behind.
     behind: Option<Tick>,
     /// Whether something of the operation, or that it is behind, was in front of the branches; and whether anything of them is in home.
@@ -55,10 +56,10 @@ impl<'s, D: Device> Branches<'s, D> {
     /// What the device says.
     pub(crate) fn new(submission: &'s mut Submission<D>, count: usize) -> Result<Self, Error> {
         let (home, touched) = (submission.stream.clone(), submission.touched.get());
-        let mut streams = SmallVec::new();
+        let (mut streams, around) = (SmallVec::new(), submission.at_work);
         if let (Some(runtime), Some(permit)) = (&submission.elsewhere, &mut submission.permit) {
-            let mut branched = Branched::new();
-            streams.extend((1..count).map(|_| runtime.branch(&home, permit, &mut branched)));
+            let count = count.saturating_sub(1);
+            streams.extend(runtime.branches((&home, permit), &mut submission.at_work, count));
             streams.reverse();
         }
         let mut behind = None;
@@ -70,7 +71,7 @@ impl<'s, D: Device> Branches<'s, D> {
         // The first runs in home.
         streams.push(None);
         let away = SmallVec::new();
-        Ok(Self { submission, home, streams, behind, began_touched: touched, touched, away })
+        Ok(Self { submission, home, streams, around, behind, began_touched: touched, touched, away })
     }
 
     /// Submits the next branch.
@@ -117,6 +118,7 @@ impl<'s, D: Device> Branches<'s, D> {
 
     fn join_all(&mut self) -> Result<(), Error> {
         self.submission.stream = self.home.clone();
+        self.submission.at_work = self.around;
         self.submission.touched.set(self.touched || !self.away.is_empty());
         let mut joined = Ok(());
         for stream in core::mem::take(&mut self.away) {

@@ -92,7 +92,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
     /// stream, its branches too. [`Runtime::scheduled`] has a policy choose for the branches as well.
     pub fn schedule(mut self, policy: &impl SchedulingPolicy) -> Self {
         if let State::Bound(_, Ok(runtime), number) = &mut self.state {
-            *number = Some(runtime.choose(&[], |loads| policy.choose(loads)));
+            *number = Some(runtime.choose(&[], 0, |loads| policy.choose(loads)));
         }
         self
     }

@@ -27,6 +27,11 @@ impl Places {
         Self { lanes: Arc::clone(lanes), taken: 0 }
     }
 
+    /// In which streams there is one, one bit each.
+    pub(crate) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Whether there is one in the stream of this number.
     pub(crate) const fn has(&self, number: usize) -> bool {
         self.taken >> number & 1 == 1
@@ -70,6 +75,8 @@ pub(crate) type Branched = SmallVec<[u32; 8]>;
 pub struct Loads<'a> {
     lanes: &'a [(Arc<Lane>, Priority)],
     branched: &'a [u32],
+    /// Streams in which the operation itself has a place, one bit each.
+    own: u64,
     clock: &'a dyn Fn() -> Instant,
 }
 
@@ -77,9 +84,10 @@ impl<'a> Loads<'a> {
     pub(crate) const fn new(
         lanes: &'a [(Arc<Lane>, Priority)],
         branched: &'a [u32],
+        own: u64,
         clock: &'a dyn Fn() -> Instant,
     ) -> Self {
-        Self { lanes, branched, clock }
+        Self { lanes, branched, own, clock }
     }
 
     /// How many streams there are. Those are numbered from 0; of a number too large all that is told is nothing.
@@ -87,9 +95,10 @@ impl<'a> Loads<'a> {
         self.lanes.len()
     }
 
-    /// How many operations are in flight in a stream, or have a branch there.
+    /// How many other operations are in flight in a stream, or have a branch there.
     pub fn in_flight(&self, stream: usize) -> usize {
-        self.lanes.get(stream).map_or(0, |(lane, _)| lane.in_flight())
+        let own = usize::from(stream < STREAMS_MAX && self.own >> stream & 1 == 1);
+        self.lanes.get(stream).map_or(0, |(lane, _)| lane.in_flight().saturating_sub(own))
     }
 
     /// How long until all in flight there has ended, by what is known of how long its kinds take: zero where nothing is.
@@ -99,8 +108,7 @@ impl<'a> Loads<'a> {
         self.lanes.get(stream).map_or(Nanos::ZERO, |(lane, _)| lane.residual((self.clock)()))
     }
 
-    /// How many branches of the operation that is being submitted were given to that stream, those included that are to be submitted with
-    /// this one.
+    /// How many branches of the operation that is being submitted are in that stream at a time with this one.
     pub fn branches(&self, stream: usize) -> usize {
         self.branched.get(stream).map_or(0, |&count| usize::try_from(count).unwrap_or(usize::MAX))
     }

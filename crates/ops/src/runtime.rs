@@ -234,45 +234,52 @@ impl<D: Device> Runtime<D> {
     /// The stream for the next operation: that of this number, or of the policy's.
     pub(crate) fn next_stream(&self, number: Option<usize>) -> Result<Stream<D>, Error> {
         let streams = &self.inner.streams;
-        let number = number.unwrap_or_else(|| self.choose(&[], &*self.inner.next));
+        let number = number.unwrap_or_else(|| self.choose(&[], 0, &*self.inner.next));
         let stream = streams.get(number % streams.len().max(1));
         stream.cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
     }
 
     /// What `policy` says, of streams that have so many branches of an operation each.
-    pub(crate) fn choose<R>(&self, branched: &[u32], policy: impl FnOnce(&Loads<'_>) -> R) -> R {
+    pub(crate) fn choose<R>(&self, branched: &[u32], own: u64, policy: impl FnOnce(&Loads<'_>) -> R) -> R {
         let core = &self.inner.core;
-        policy(&Loads::new(&self.inner.lanes, branched, &|| core.tender.now()))
+        policy(&Loads::new(&self.inner.lanes, branched, own, &|| core.tender.now()))
     }
 
-    /// The stream for another branch, by its number, where the policy says so and there is room: that one, or else one behind it.
-    /// `home` is where its operation is submitted; `None` means there.
-    pub(crate) fn branch(
+    /// The streams for so many branches of what is submitted in `home`, where the policy says so and there is room: each in that one, or else in one behind it;
+    /// `None` stands for home. `at_work` are the streams, one bit each, that have branches around these, and then these too.
+    pub(crate) fn branches(
         &self,
-        home: &Stream<D>,
-        permit: &mut Permit,
-        branched: &mut Branched,
-    ) -> Option<Stream<D>> {
+        (home, permit): (&Stream<D>, &mut Permit),
+        at_work: &mut u64,
+        count: usize,
+    ) -> impl Iterator<Item = Option<Stream<D>>> {
         let streams = &self.inner.streams;
-        let count = streams.len().max(1);
-        if branched.is_empty() {
-            let places = permit.also().as_ref();
-            let begun = |(number, stream): (usize, &Stream<D>)| {
-                u32::from(stream.id() == home.id() || places.is_some_and(|places| places.has(number)))
-            };
-            branched.extend(streams.iter().enumerate().map(begun));
-        }
-        let first = self.choose(branched, &*self.inner.next) % count;
-        let is_home = |number: usize| streams.get(number).is_none_or(|stream| stream.id() == home.id());
-        if is_home(first) {
-            branched.iter_mut().skip(first).take(1).for_each(|branches| *branches += 1);
+        let home = streams.iter().position(|stream| stream.id() == home.id());
+        let at_work_before = *at_work;
+        let begun = |number| u32::from(Some(number) == home || at_work_before >> number & 1 == 1);
+        let mut branched: Branched = (0..streams.len()).map(begun).collect();
+        *at_work |= home.map_or(0, |home| 1 << home);
+        (0..count).map(move |_| {
+            let places = permit.also().get_or_insert_with(|| Places::new(&self.inner.lanes));
+            let number = self.branch(home, places, &branched);
+            if let Some(branches) = number.or(home).and_then(|number| branched.get_mut(number)) {
+                *branches += 1;
+            }
+            *at_work |= number.map_or(0, |number| 1 << number);
+            number.and_then(|number| streams.get(number).cloned())
+        })
+    }
+
+    /// The number of the stream for a branch, with a place in it; `None` for home.
+    fn branch(&self, home: Option<usize>, places: &mut Places, branched: &[u32]) -> Option<usize> {
+        let count = self.inner.streams.len().max(1);
+        let own = places.taken() | home.map_or(0, |home| 1 << home);
+        let first = self.choose(branched, own, &*self.inner.next) % count;
+        if Some(first) == home {
             return None;
         }
-        let places = permit.also().get_or_insert_with(|| Places::new(&self.inner.lanes));
-        let others = (0..count).map(|step| (first + step) % count).filter(|&number| !is_home(number));
-        let number = others.into_iter().find(|&number| places.take(number))?;
-        branched.iter_mut().skip(number).take(1).for_each(|branches| *branches += 1);
-        streams.get(number).cloned()
+        let others = (0..count).map(|step| (first + step) % count).filter(|&number| Some(number) != home);
+        others.into_iter().find(|&number| places.take(number))
     }
 }
 

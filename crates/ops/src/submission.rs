@@ -29,6 +29,8 @@ pub struct Submission<D: Device> {
     number: Option<u64>,
     /// Whose streams its branches may run in; `None` where all stays in its own.
     pub(crate) elsewhere: Option<Runtime<D>>,
+    /// Streams of it in which branches are that are not joined yet, and the homes of those; one bit each.
+    pub(crate) at_work: u64,
     /// Whether its stream was asked for, and so may have work of it, or comes behind some that does.
     pub(crate) touched: Cell<bool>,
     /// Who has a say in its result once its work is done.
@@ -56,6 +58,7 @@ impl<D: Device> Submission<D> {
             expected: false,
             number: None,
             elsewhere: None,
+            at_work: 0,
             touched: Cell::new(false),
             verdicts: Vec::new(),
         }

@@ -183,7 +183,7 @@ impl Program {
 
     fn boxes(&mut self) {
         let byte = self.byte();
-        let boxed = (0..1 + self.dice.below(5)).map(|n| {
+        let boxed = (0..=self.dice.below(5)).map(|n| {
             let op = full(byte).inspect(|tensor| assert_eq!(tensor.len(), LEN)).arc().unwrap_arc();
             if n % 2 == 0 { op.boxed() } else { op.in_one_stream().boxed() }
         });
