@@ -36,7 +36,7 @@ pub const GATE_MS_MAX: u64 = 10_000;
 ///
 /// Until it is opened all that is enqueued behind it waits: what this operation composes, later operations of the same stream, and what conflicts with those. So submit
 /// in the order in which the gates are opened: whoever waits for a result before opening a gate that the result is behind, in a stream that both use, waits until the deadline.
-/// Costs two allocations and an entry in the queue of times of who tends, until that time. Opening it is a store under a lock of its own.
+/// Costs three allocations and an entry in the queue of times of who tends, until that time. Opening it is a store under a lock of its own.
 ///
 /// ```
 /// use std::pin::pin;

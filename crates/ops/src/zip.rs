@@ -106,7 +106,8 @@ zips!(12: A 0, B 1, C 2, E 3, F 4, G 5, H 6, I 7, J 8, K 9, L 10, M 11);
 /// All are submitted at once. [`Runtime::join_all`](crate::Runtime::join_all) awaits them a few at a time. Of operations of different types make
 /// [`boxed`](DeviceOp::boxed) ones.
 ///
-/// Costs an allocation for what they give, one more where they have to be looked at on the host, and as much as a zip.
+/// Costs an allocation for the operations, one for what they give, one more where that is finished on the host, and else as much as a zip; more than eight cost some for
+/// their streams.
 ///
 /// ```
 /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, all};
