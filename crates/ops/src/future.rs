@@ -3,7 +3,6 @@
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use std::sync::Arc;
 
 use wakeline_core::{CancelToken, Error, ErrorCode, Instant, Nanos};
 
@@ -18,7 +17,7 @@ use crate::policy::SchedulingPolicy;
 use crate::port::Device;
 use crate::runtime::{Core, Runtime};
 use crate::stream::Stream;
-use crate::submission::{Submission, Verdict, judge};
+use crate::submission::{Submission, Verdicts, judge};
 
 /// An operation bound to a runtime, as a future.
 ///
@@ -48,7 +47,7 @@ pub struct DeviceFuture<O: DeviceOp> {
     late_us: u32,
     /// It has not been woken before its end yet.
     warms: bool,
-    verdicts: Vec<Arc<dyn Verdict>>,
+    verdicts: Verdicts,
     limits: Option<Box<Limits<O::Device>>>,
 }
 
@@ -74,8 +73,8 @@ struct Limits<D: Device> {
 
 impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
-        let (state, verdicts) = (State::Bound(op, runtime, None), Vec::new());
-        Self { state, key: 0, late_us: 0, warms: true, verdicts, limits: None }
+        let state = State::Bound(op, runtime, None);
+        Self { state, key: 0, late_us: 0, warms: true, verdicts: None, limits: None }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -204,7 +203,9 @@ impl<O: DeviceOp> DeviceFuture<O> {
             Ok::<_, Error>((pending, stream.core().arm(&stream)))
         })?;
         drop(submits);
-        self.verdicts = core::mem::take(&mut submission.verdicts);
+        if submission.verdicts.is_some() {
+            self.verdicts = submission.verdicts.take();
+        }
         Ok(match submission.depart(armed, wish, context)? {
             Departed::Landed => Sent::Landed(pending),
             Departed::Flying(flight, word, watches) => {
@@ -324,7 +325,7 @@ pub(crate) fn sync_on<O: DeviceOp>(
     submission.elsewhere = runtime;
     let pending = op.execute(&mut submission)?;
     drop(submits);
-    let verdicts = core::mem::take(&mut submission.verdicts);
+    let verdicts = submission.verdicts.take();
     submission.wait()?;
     judge(&verdicts)?;
     O::finish(pending)

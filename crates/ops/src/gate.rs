@@ -171,7 +171,7 @@ impl<D: Gates> DeviceOp for GateOp<D> {
 
     fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
         let inner = self.0;
-        submission.verdicts.push(Arc::clone(&inner) as Arc<dyn Verdict>);
+        submission.hear(Arc::clone(&inner) as Arc<dyn Verdict>);
         if inner.opened().is_some() {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! The streams of a runtime as policies see them, and places in several of them at a time.
 
+use core::cell::Cell;
 use core::fmt;
 use std::sync::Arc;
 
@@ -78,6 +79,8 @@ pub struct Loads<'a> {
     /// Streams in which the operation itself has a place, one bit each.
     own: u64,
     clock: &'a dyn Fn() -> Instant,
+    /// What it read, once it was asked.
+    now: Cell<Option<Instant>>,
 }
 
 impl<'a> Loads<'a> {
@@ -87,12 +90,17 @@ impl<'a> Loads<'a> {
         own: u64,
         clock: &'a dyn Fn() -> Instant,
     ) -> Self {
-        Self { lanes, branched, own, clock }
+        Self { lanes, branched, own, clock, now: Cell::new(None) }
     }
 
     /// How many streams there are. Those are numbered from 0; of a number too large all that is told is nothing.
     pub fn streams(&self) -> usize {
         self.lanes.len()
+    }
+
+    /// Whether it is a branch that a stream is chosen for, and not a whole operation.
+    pub const fn is_branch(&self) -> bool {
+        !self.branched.is_empty()
     }
 
     /// How many other operations are in flight in a stream, or have a branch there.
@@ -103,9 +111,11 @@ impl<'a> Loads<'a> {
 
     /// How long until all in flight there has ended, by what is known of how long its kinds take: zero where nothing is.
     ///
-    /// Reads the clock of whoever tends the runtime.
+    /// The first of these looks reads the clock of whoever tends the runtime.
     pub fn residual(&self, stream: usize) -> Nanos {
-        self.lanes.get(stream).map_or(Nanos::ZERO, |(lane, _)| lane.residual((self.clock)()))
+        let now = self.now.get().unwrap_or_else(|| (self.clock)());
+        self.now.set(Some(now));
+        self.lanes.get(stream).map_or(Nanos::ZERO, |(lane, _)| lane.residual(now))
     }
 
     /// How many branches of the operation that is being submitted are in that stream at a time with this one.

@@ -107,8 +107,11 @@ impl SchedulingPolicy for StreamPoolRoundRobin {
         self.turn.fetch_add(1, Ordering::Relaxed) % self.streams
     }
 
-    /// The next in turn that has the fewest branches of the operation.
+    /// The next in turn; of a branch, the next that has the fewest of them.
     fn choose(&self, loads: &Loads<'_>) -> usize {
+        if !loads.is_branch() {
+            return self.next();
+        }
         let streams = loads.streams().max(1);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let fewest = (0..streams).map(|stream| loads.branches(stream)).min().unwrap_or(0);

@@ -240,6 +240,7 @@ impl<D: Device> Runtime<D> {
     }
 
     /// What `policy` says, of streams that have so many branches of an operation each.
+    #[inline]
     pub(crate) fn choose<R>(&self, branched: &[u32], own: u64, policy: impl FnOnce(&Loads<'_>) -> R) -> R {
         let core = &self.inner.core;
         policy(&Loads::new(&self.inner.lanes, branched, own, &|| core.tender.now()))

@@ -34,7 +34,7 @@ pub struct Submission<D: Device> {
     /// Whether its stream was asked for, and so may have work of it, or comes behind some that does.
     pub(crate) touched: Cell<bool>,
     /// Who has a say in its result once its work is done.
-    pub(crate) verdicts: Vec<Arc<dyn Verdict>>,
+    pub(crate) verdicts: Verdicts,
 }
 
 /// What somebody has to say of work that is done.
@@ -42,10 +42,23 @@ pub(crate) trait Verdict: Send + Sync {
     fn verdict(&self) -> Result<(), Error>;
 }
 
+/// Those who have one, the last first. A word where there is none, as nearly always.
+pub(crate) type Verdicts = Option<Box<Told>>;
+
+pub(crate) struct Told {
+    by: Arc<dyn Verdict>,
+    before: Verdicts,
+}
+
 /// What all of them say.
 #[inline]
-pub(crate) fn judge(verdicts: &[Arc<dyn Verdict>]) -> Result<(), Error> {
-    verdicts.iter().try_for_each(|verdict| verdict.verdict())
+pub(crate) fn judge(verdicts: &Verdicts) -> Result<(), Error> {
+    let mut next = verdicts;
+    while let Some(told) = next {
+        told.by.verdict()?;
+        next = &told.before;
+    }
+    Ok(())
 }
 
 impl<D: Device> Submission<D> {
@@ -60,7 +73,7 @@ impl<D: Device> Submission<D> {
             elsewhere: None,
             at_work: 0,
             touched: Cell::new(false),
-            verdicts: Vec::new(),
+            verdicts: None,
         }
     }
 
@@ -100,6 +113,12 @@ impl<D: Device> Submission<D> {
     /// ```
     pub fn retain(&mut self, owner: impl Send + 'static) {
         self.owners.push(Owner::new(owner));
+    }
+
+    /// Lets `by` have a say in the result.
+    pub(crate) fn hear(&mut self, by: Arc<dyn Verdict>) {
+        let before = self.verdicts.take();
+        self.verdicts = Some(Box::new(Told { by, before }));
     }
 
     /// The same for what is shared.
