@@ -60,7 +60,13 @@ pub trait Machine: Send + Sync + 'static {
 }
 
 /// Work of a known length, as an operation.
-struct Work<M>(Arc<M>, Nanos);
+pub(crate) struct Work<M>(Arc<M>, Nanos);
+
+impl<M: Machine> Work<M> {
+    pub(crate) fn new(machine: &Arc<M>, length: Nanos) -> Self {
+        Self(Arc::clone(machine), length)
+    }
+}
 
 impl<M: Machine> DeviceOp for Work<M> {
     type Device = M::Device;
@@ -228,13 +234,13 @@ impl<M: Machine> fmt::Debug for Bench<M> {
     }
 }
 
-fn system(what: &'static str, error: std::io::Error) -> Error {
+pub(crate) fn system(what: &'static str, error: std::io::Error) -> Error {
     Error::new(ErrorCode::Backend, [&"bench", &what, &error]).with_source(error)
 }
 
 impl<M: Machine> Bench<M> {
     /// What the work runs on.
-    pub fn machine(&self) -> &M {
+    pub fn machine(&self) -> &Arc<M> {
         &self.machine
     }
 
@@ -271,7 +277,7 @@ impl<M: Machine> Bench<M> {
     }
 
     fn work(&self, length: Nanos) -> Work<M> {
-        Work(Arc::clone(&self.machine), length)
+        Work::new(&self.machine, length)
     }
 
     /// Runs `times` operations in the way of `arm`, and says how long each took.
@@ -535,11 +541,11 @@ fn lost(error: tokio::task::JoinError) -> Error {
     Error::new(ErrorCode::Backend, [&"bench", &"running a task", &error]).with_source(error)
 }
 
-fn quantile(sorted: &[u64], percent: usize) -> u64 {
+pub(crate) fn quantile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get((sorted.len().max(1) - 1) * percent / 100).copied().unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "times and counts of a run")]
-fn real(value: u64) -> f64 {
+pub(crate) fn real(value: u64) -> f64 {
     value as f64
 }

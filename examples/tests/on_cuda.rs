@@ -164,3 +164,22 @@ fn device_ops_without_a_gpu_says_so() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("libcuda.so.1"), "{ran:?}");
 }
+
+#[test]
+fn pipeline_gives_the_same_on_a_gpu() {
+    let driver = Driver::stand_in("pipeline");
+    let svg = scratch("pipeline-cuda.svg");
+    let mut command = example("pipeline");
+    command.args(["--device", "cuda", "--batches", "6", "--svg"]).arg(&svg);
+    let ran = run(command.env("LD_LIBRARY_PATH", &driver.0));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.starts_with("6 batches on a GPU, as they should be\n"), "{ran:?}");
+    assert!(ran.stdout.contains("leaked: 0"), "{ran:?}");
+    let drawn = fs::read_to_string(&svg).expect("it drew");
+    let _ = fs::remove_file(&svg);
+    assert_eq!(drawn.matches("<title>").count(), 6 * 7, "{drawn}");
+    let none = Driver::none("pipeline-none");
+    let ran = run(example("pipeline").arg("--device=cuda").env("LD_LIBRARY_PATH", &none.0));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("libcuda.so.1"), "{ran:?}");
+}

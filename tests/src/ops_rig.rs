@@ -43,7 +43,7 @@ pub const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 
 /// A device of operations, a watcher and a runtime.
 pub trait OpsRig {
     /// The device.
-    type Device: port::Launch;
+    type Device: port::Launch + port::Gates;
 
     /// The runtime, of [`STREAMS`] streams in turn.
     fn runtime(&self) -> &Runtime<Self::Device>;

@@ -17,7 +17,8 @@ const BYTES_MAX: u64 = 60_000_000;
 /// What is built for it: the tests that run on a GPU (with the stand-in, for comparison), examples, benches, the doctor.
 const BUILD: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
     -p wakeline-tests -p wakeline-fake-driver -p wakeline-examples -p wakeline-benches \
-    --lib --bins --test cuda --test operations --example cuda_wait --example decode_loop --example device_ops";
+    --lib --bins --test cuda --test operations --example cuda_wait --example decode_loop --example device_ops \
+    --example pipeline";
 
 /// The same of the package with cudarc, which is beside the workspace.
 const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
@@ -37,6 +38,7 @@ const TAKEN: &[&str] = &[
     "gpu_checks",
     "operations",
     "ops",
+    "pipeline",
     "soak",
     "wake",
     "watch",

@@ -22,6 +22,7 @@ tests() {
 examples() {
     step ./cuda_wait
     step ./device_ops --device cuda
+    step ./pipeline --device cuda --svg "$out/pipeline.svg"
     step ./cudarc_interop
     step ./decode_loop --device cuda --json "$out/decode_loop-cuda.jsonl"
 }

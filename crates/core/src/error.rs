@@ -116,6 +116,20 @@ codes! {
     0x0025 ForeignMemory "a tensor belongs to another runtime: use it where it was made, or bring its numbers over by way of the host",
     /// There is not that much memory. Arguments: the backend, what sort of memory, how many bytes were asked for, what stands in the way.
     0x0026 OutOfMemory "{}: out of {} memory: {} bytes were asked for ({})",
+    /// An operation was executed within the submission of another. Arguments: none.
+    0x0027 NestedExecution "an operation was executed in a closure that runs while another is submitted: return it from the closure instead, so that it becomes part of that one, or allow this by `then_unchecked`",
+    /// A shared operation came to be executed within its own execution. Arguments: none.
+    0x0028 SharedReentered "a shared operation was executed within its own execution: it would wait for itself",
+    /// A shared operation is still being submitted by another thread. Arguments: how many milliseconds were waited.
+    0x0029 SharedBusy "a shared operation is still being submitted by another thread after {} ms: its closures must not wait for whoever uses it",
+    /// A shared operation panicked while it was submitted. Arguments: none.
+    0x002A SharedPanicked "a shared operation panicked while it was submitted: nobody has its value",
+    /// A value in an `Arc` cannot be taken out. Arguments: how many others have it.
+    0x002B ArcShared "the value is also held by {} other(s): drop their clones before `unwrap_arc`",
+    /// A gate was opened by its deadline. Arguments: how long it was closed.
+    0x002C GateTimedOut "a gate was opened by its deadline after {}: whoever holds it had not; what was behind it has run",
+    /// A gate was opened since its handle was dropped. Arguments: none.
+    0x002D GateDropped "a gate was opened because its handle was dropped, and not by `open`; what was behind it has run",
     /// A runtime whose flights have not all ended in time. Arguments: how many are in flight, the time waited.
     0x0030 NotDrained "{} operation(s) are still in flight after {}: nothing of them was ended or freed; wait for longer, or close what tends them, which leaks what they keep",
 }

@@ -12,12 +12,13 @@ use crate::flight::Handle;
 use crate::interest::Place;
 use crate::known::Kind;
 use crate::ladder::{Departed, Looked, Wish, Word, wait_for};
+use crate::lock::{self, Submits};
 use crate::op::DeviceOp;
 use crate::policy::SchedulingPolicy;
 use crate::port::Device;
 use crate::runtime::{Core, Runtime};
 use crate::stream::Stream;
-use crate::submission::Submission;
+use crate::submission::{Submission, Verdicts, judge};
 
 /// An operation bound to a runtime, as a future.
 ///
@@ -56,13 +57,15 @@ pub struct DeviceFuture<O: DeviceOp> {
     late_us: u32,
     /// It has not been woken before its end yet.
     warms: bool,
+    verdicts: Verdicts,
     limits: ManuallyDrop<Option<Box<Limits<O::Device>>>>,
 }
 
 enum State<O: DeviceOp> {
     /// The number is that of its stream, where that was chosen.
     Bound(O, Result<Runtime<O::Device>, Error>, Option<usize>),
-    Waits(O, Stream<O::Device>),
+    /// The runtime is there where branches may go to its other streams.
+    Waits(O, Stream<O::Device>, Option<Runtime<O::Device>>),
     /// The word is there where it alone says that the work is done.
     Flying(Handle, Option<Word<O::Device>>, Stream<O::Device>, O::Pending),
     Over,
@@ -81,7 +84,8 @@ struct Limits<D: Device> {
 impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
         let state = ManuallyDrop::new(State::Bound(op, runtime, None));
-        Self { state, key: 0, late_us: 0, warms: true, limits: ManuallyDrop::new(None) }
+        let limits = ManuallyDrop::new(None);
+        Self { state, key: 0, late_us: 0, warms: true, verdicts: None, limits }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -94,10 +98,11 @@ impl<O: DeviceOp> DeviceFuture<O> {
         Self::new(op, runtime)
     }
 
-    /// Has `policy` choose among the runtime's streams, instead of the runtime's own.
+    /// Has `policy` choose among the runtime's streams, now and once, instead of the runtime's own: all of the operation runs in that
+    /// stream, its branches too. [`Runtime::scheduled`] has a policy choose for the branches as well.
     pub fn schedule(mut self, policy: &impl SchedulingPolicy) -> Self {
-        if let State::Bound(_, _, number) = &mut *self.state {
-            *number = Some(policy.next());
+        if let State::Bound(_, Ok(runtime), number) = &mut *self.state {
+            *number = Some(runtime.choose(&[], 0, |loads| policy.choose(loads)));
         }
         self
     }
@@ -166,15 +171,21 @@ impl<O: DeviceOp> DeviceFuture<O> {
     /// As the future, but for its limits.
     pub fn sync(mut self) -> Result<<O as DeviceOp>::Output, Error> {
         self.drop_limits();
+        lock::check()?;
         match self.take_state() {
-            State::Bound(op, runtime, number) => sync_on(op, &runtime?.next_stream(number)?),
-            State::Waits(op, stream) => sync_on(op, &stream),
+            State::Bound(op, runtime, number) => {
+                let runtime = runtime?;
+                let stream = runtime.next_stream(number)?;
+                sync_on(op, &stream, number.is_none().then_some(runtime))
+            }
+            State::Waits(op, stream, runtime) => sync_on(op, &stream, runtime),
             State::Flying(flight, _, stream, pending) => {
                 flight.abandon();
                 let waited = wait_for(&stream);
                 flight.land_and_wait(waited.clone());
                 stream.core().tender.let_go();
                 waited?;
+                judge(&self.verdicts)?;
                 O::finish(pending)
             }
             State::Over => Err(over()),
@@ -187,14 +198,19 @@ impl<O: DeviceOp> DeviceFuture<O> {
         &mut self,
         op: O,
         stream: Stream<O::Device>,
+        runtime: Option<Runtime<O::Device>>,
         context: &mut Context<'_>,
     ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
-        let Poll::Ready(permit) = stream.lane().admit(context) else {
-            *self.state = State::Waits(op, stream);
+        let submits = Submits::lock()?;
+        let admitted =
+            if op.poll_ready(context).is_ready() { stream.lane().admit(context) } else { Poll::Pending };
+        let Poll::Ready(permit) = admitted else {
+            *self.state = State::Waits(op, stream, runtime);
             return Poll::Pending;
         };
         let wish = Wish { kind: Kind::of::<O>(self.key), late_us: self.late_us };
         let mut submission = Submission::new(stream.clone(), permit);
+        submission.elsewhere = runtime;
         // Written where it stays, and not handed through: it is large.
         let mut armed = None;
         let pending = stream.device().together(|| {
@@ -202,21 +218,22 @@ impl<O: DeviceOp> DeviceFuture<O> {
             armed = Some(stream.core().arm(&stream));
             Ok::<_, Error>(pending)
         })?;
+        drop(submits);
+        if submission.verdicts.is_some() {
+            self.verdicts = submission.verdicts.take();
+        }
         match submission.depart(&mut armed, wish, context)? {
-            Departed::Landed => Poll::Ready(O::finish(pending)),
+            Departed::Landed => Poll::Ready(judge(&self.verdicts).and_then(|()| O::finish(pending))),
             Departed::Flying(flight, word, watches) => {
                 let over = flight.is_over();
+                // Who ends it from now on has the waker.
+                if watches && !over {
+                    stream.core().tender.again(context);
+                }
                 *self.state = State::Flying(flight, word, stream, pending);
                 self.warms &= !watches;
-                if over {
-                    // Whoever tends has ended it on the spot, or meanwhile.
-                    return self.watch_on(context);
-                }
-                // Who ends it from now on has the waker.
-                if watches {
-                    context.waker().wake_by_ref();
-                }
-                Poll::Pending
+                // Whoever tends has ended it on the spot, or meanwhile.
+                if over { self.watch_on(context) } else { Poll::Pending }
             }
         }
     }
@@ -226,11 +243,13 @@ impl<O: DeviceOp> DeviceFuture<O> {
         if matches!(*self.state, State::Flying(..)) {
             return self.watch_on(context);
         }
-        let (op, stream) = match self.take_state() {
+        let (op, stream, runtime) = match self.take_state() {
             State::Bound(op, runtime, number) => {
-                (op, runtime.and_then(|runtime| runtime.next_stream(number))?)
+                let runtime = runtime?;
+                let stream = runtime.next_stream(number)?;
+                (op, stream, number.is_none().then_some(runtime))
             }
-            State::Waits(op, stream) => (op, stream),
+            State::Waits(op, stream, runtime) => (op, stream, runtime),
             State::Flying(..) | State::Over => return Poll::Ready(Err(over())),
         };
         if let Some(limits) = &mut *self.limits
@@ -238,7 +257,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         {
             return Poll::Ready(Err(error));
         }
-        self.submit(op, stream, context)
+        self.submit(op, stream, runtime, context)
     }
 
     /// A later poll.
@@ -267,6 +286,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
     /// It has ended so.
     fn finish(&mut self, outcome: Result<(), Error>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
         let State::Flying(.., pending) = self.take_state() else { return Poll::Ready(Err(over())) };
+        let outcome = outcome.and_then(|()| judge(&self.verdicts));
         Poll::Ready(outcome.and_then(|()| O::finish(pending)))
     }
 }
@@ -304,10 +324,16 @@ struct Flown<'w, D: Device>(Option<&'w Word<D>>);
 pub(crate) fn sync_on<O: DeviceOp>(
     op: O,
     stream: &Stream<O::Device>,
+    runtime: Option<Runtime<O::Device>>,
 ) -> Result<<O as DeviceOp>::Output, Error> {
+    let submits = Submits::lock()?;
     let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
+    submission.elsewhere = runtime;
     let pending = submission.run(op)?;
+    drop(submits);
+    let verdicts = submission.verdicts.take();
     submission.wait()?;
+    judge(&verdicts)?;
     O::finish(pending)
 }
 
@@ -330,7 +356,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         let polled = self.advance(context);
         let Some(limits) = &mut *self.limits else { return polled };
         let (core, word) = match &*self.state {
-            State::Waits(_, stream) if polled.is_pending() => (stream.core(), None),
+            State::Waits(_, stream, _) if polled.is_pending() => (stream.core(), None),
             State::Flying(_, word, stream, _) if polled.is_pending() => {
                 (stream.core(), Some(Flown(word.as_ref())))
             }

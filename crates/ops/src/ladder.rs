@@ -236,6 +236,11 @@ impl<D: Device> Submission<D> {
         let core = &**self.stream.core();
         let (fleet, Outlook { now, service, flying, spins }) = (&core.fleet, outlook);
         let ticket = self.stream.lane().depart(now, service);
+        if let (Some(places), Some(expected)) =
+            (self.permit.as_mut().and_then(|it| it.also().as_ref()), ticket.expected)
+        {
+            places.expect_until(expected);
+        }
         let mut course = Course { kind: wish.kind, ticket, handed: now, late: Nanos::ZERO };
         let spin = if spins { core.spin_until(now, &ticket) } else { None };
         let mut watches = false;

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use wakeline_core::{Instant, Nanos};
 
+use crate::lanes::Places;
 use crate::panics::survive;
 use crate::stream::IN_FLIGHT_MAX;
 use crate::sync::{AtomicUsize, Lock, Ordering};
@@ -63,11 +64,17 @@ pub(crate) struct Lane {
     sure_work: AtomicU64,
     /// How long work takes by how long it is expected to; see [`RATE_ONE`].
     rate: AtomicU64,
+    /// Until when branches of operations of other streams are expected here at most.
+    branches_until: AtomicU64,
 }
 
 /// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Lane>);
+pub(crate) struct Permit {
+    lane: Arc<Lane>,
+    /// Those in other streams, where the work branches out.
+    also: Option<Places>,
+}
 
 /// What is expected of a flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +113,7 @@ impl Lane {
             sure_at: AtomicU64::new(0),
             sure_work: AtomicU64::new(0),
             rate: AtomicU64::new(RATE_ONE),
+            branches_until: AtomicU64::new(0),
         })
     }
 
@@ -113,15 +121,16 @@ impl Lane {
     /// however often it is polled.
     #[inline]
     pub(crate) fn admit(self: &Arc<Self>, context: &Context<'_>) -> Poll<Permit> {
-        if self.take_one() || self.wait_for_one(context) {
-            Poll::Ready(Permit(Arc::clone(self)))
-        } else {
-            Poll::Pending
-        }
+        if self.take_one() || self.wait_for_one(context) { Poll::Ready(self.permit()) } else { Poll::Pending }
     }
 
     #[inline]
-    fn take_one(&self) -> bool {
+    fn permit(self: &Arc<Self>) -> Permit {
+        Permit { lane: Arc::clone(self), also: None }
+    }
+
+    #[inline]
+    pub(crate) fn take_one(&self) -> bool {
         let one_more = |taken| (taken & !WAITS < self.places).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
@@ -160,7 +169,36 @@ impl Lane {
     /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
     pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
         self.taken.fetch_add(1, Ordering::AcqRel);
-        Permit(Arc::clone(self))
+        self.permit()
+    }
+
+    /// Gives a place back.
+    #[inline]
+    pub(crate) fn give_one(&self) {
+        if self.taken.fetch_sub(1, Ordering::AcqRel) & WAITS != 0 {
+            self.wake_all();
+        }
+    }
+
+    /// How many places are taken.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.taken.load(Ordering::Relaxed) & !WAITS
+    }
+
+    /// How long until all in flight has ended, as far as that is known.
+    pub(crate) fn residual(&self, now: Instant) -> Nanos {
+        if self.in_flight() == 0 {
+            return Nanos::ZERO;
+        }
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let ahead = scaled(read(&self.work_ns).wrapping_sub(read(&self.anchor_work)), read(&self.rate));
+        let end = read(&self.anchor_at).saturating_add(ahead).max(read(&self.branches_until));
+        Instant::from_nanos(end).since(now)
+    }
+
+    /// A branch of what is expected to end then is in flight here.
+    pub(crate) fn expect_until(&self, at: Instant) {
+        self.branches_until.fetch_max(at.as_nanos(), Ordering::Relaxed);
     }
 
     /// Wakes all who wait: one that is woken and never polled again must not keep the others waiting.
@@ -192,7 +230,8 @@ impl Lane {
         } else if let Some(alone) = expected {
             let ahead = scaled(work.wrapping_sub(read(&self.anchor_work)), read(&self.rate));
             let behind = Instant::from_nanos(read(&self.anchor_at).saturating_add(ahead));
-            expected = Some(behind.max(alone));
+            let branches = Instant::from_nanos(read(&self.branches_until));
+            expected = Some(behind.max(alone).max(branches + alone.since(now)));
         }
         Ticket { submitted: now, expected, service, work }
     }
@@ -266,16 +305,18 @@ fn scaled(work: u64, rate: u64) -> u64 {
 
 impl Permit {
     pub(crate) fn lane(&self) -> &Lane {
-        &self.0
+        &self.lane
+    }
+
+    pub(crate) const fn also(&mut self) -> &mut Option<Places> {
+        &mut self.also
     }
 }
 
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        if self.0.taken.fetch_sub(1, Ordering::AcqRel) & WAITS != 0 {
-            self.0.wake_all();
-        }
+        self.lane.give_one();
     }
 }
 

@@ -9,9 +9,11 @@
 //! | to set how ends become known | [`RuntimeConfig`], [`Completion`], [`DeviceFuture::late_us`], [`DeviceFuture::keyed`] |
 //! | to shut down | [`Runtime::drain`] |
 //! | to end an await early | [`DeviceFuture::timeout`], [`DeviceFuture::cancelled_by`] |
-//! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`] |
+//! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`], [`zip!`], [`all`], [`DeviceOp::shared`] and the others of [`DeviceOp`] |
+//! | many at a time | [`zip!`], [`all`], [`Runtime::join_all`], [`DeviceOp::in_one_stream`] |
+//! | to enqueue ahead, and start by a store | [`gate()`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
-//! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`Stream`] |
+//! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`], [`ByPriority`], [`Runtime::scheduled`], [`Stream`], [`guide::policies`] |
 //! | memory, kernels | [`Tensor`], [`launch()`] |
 //! | to bring a device | [`port`] |
 //!
@@ -37,9 +39,12 @@
 //! 3. Between any two polls of a future its flight is tended by somebody who needs no polls.
 //! 4. No lock is held while a waker, a closure or a destructor of somebody else runs.
 //! 5. A device-side wait is only ever enqueued for an event that was recorded before.
-//! 6. No backend, thread, driver or environment is known here.
+//! 6. Of branches in several streams the operation's own stream waits for each: one point, and one flight, is behind all of them.
+//! 7. While an operation is submitted its thread executes no other.
+//! 8. No backend, thread, driver or environment is known here.
 
 mod ambient;
+mod boxed;
 mod config;
 mod counts;
 #[cfg(all(test, not(loom)))]
@@ -47,35 +52,49 @@ mod crowd_tests;
 mod drain;
 mod events;
 mod flight;
+mod fork;
 mod future;
+mod gate;
+pub mod guide;
 mod hazard;
 mod interest;
+mod into_op;
+mod join;
 mod kernel;
 mod known;
 mod ladder;
 mod lane;
+mod lanes;
+mod lock;
 #[cfg(loom)]
 #[cfg(test)]
 mod loom_tests;
 mod map;
 #[cfg(doctest)]
 mod must_not_compile;
+mod once;
 mod op;
 mod owner;
 mod panics;
 mod point;
+mod policies;
 mod policy;
 pub mod port;
 mod runtime;
+mod shared;
+mod small;
 mod stream;
 mod submission;
 mod sync;
 mod tensor;
 mod then;
 mod unbound;
+mod unzip;
 mod value;
+mod zip;
 
 pub use ambient::Scope;
+pub use boxed::{Arriving, Boxed, BoxedHost};
 pub use config::{
     CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN,
     RuntimeConfig, SPIN_US_DEFAULT, SPIN_US_MAX,
@@ -83,18 +102,27 @@ pub use config::{
 pub use counts::FlightCounts;
 pub use drain::Drain;
 pub use future::DeviceFuture;
+pub use gate::{GATE_MS_MAX, Gate, GateOp, gate};
+pub use into_op::IntoDeviceOp;
+pub use join::{JOIN_MAX, JoinAll};
 pub use kernel::{KernelArg, Launch, launch};
-pub use map::{Arrival, Map, MapHost};
+pub use lanes::Loads;
+pub use map::{Arrival, FirstOf, InArc, LastOf, Map, MapHost};
 pub use op::DeviceOp;
 pub use point::{OpLine, OpPoint};
+pub use policies::{ByPriority, LeastLoaded};
 pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use runtime::Runtime;
+pub use shared::Shared;
+pub use small::{AndThenWithContext, Inspect, ThenUnchecked, UnwrapArc, WithContext, empty, with_context};
 pub use stream::{IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;
 pub use tensor::{CopyTo, Element, FromHost, Full, HostCopy, Tensor, ToHost};
 pub use then::Then;
 pub use unbound::fall_back_on;
+pub use unzip::{Has, Part, Sequence, Tuple};
 pub use value::{Value, value};
+pub use zip::{All, InOneStream, Zip, all};
 
 #[doc(hidden)]
 pub use wakeline_core::Error;

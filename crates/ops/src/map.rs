@@ -1,12 +1,15 @@
 //! An operation whose output is changed: at submission, or on the host at completion.
 
 use core::fmt;
+use core::task::{Context, Poll};
+use std::sync::Arc;
 
 use wakeline_core::Error;
 
 use crate::device_op;
 use crate::op::DeviceOp;
 use crate::submission::Submission;
+use crate::unzip::Sequence;
 
 /// See [`DeviceOp::map`].
 #[must_use = "an operation does nothing until it is awaited or run"]
@@ -39,6 +42,10 @@ where
     fn finish(changed: R) -> Result<R, Error> {
         Ok(changed)
     }
+
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.op.poll_ready(context)
+    }
 }
 
 device_op!([O, R, F] Map<O, F>
@@ -47,6 +54,15 @@ where
     R: Send + 'static,
     F: FnOnce(O::Pending) -> R + Send + 'static
 );
+
+/// See [`DeviceOp::arc`].
+pub type InArc<O> = Map<O, fn(<O as DeviceOp>::Pending) -> Arc<<O as DeviceOp>::Pending>>;
+
+/// See [`DeviceOp::first`].
+pub type FirstOf<O> = Map<O, fn(<O as DeviceOp>::Pending) -> <<O as DeviceOp>::Pending as Sequence>::First>;
+
+/// See [`DeviceOp::last`].
+pub type LastOf<O> = Map<O, fn(<O as DeviceOp>::Pending) -> <<O as DeviceOp>::Pending as Sequence>::Last>;
 
 /// See [`DeviceOp::map_host`].
 #[must_use = "an operation does nothing until it is awaited or run"]
@@ -90,6 +106,10 @@ where
 
     fn finish(arrival: Self::Pending) -> Result<R, Error> {
         O::finish(arrival.pending).map(arrival.change)
+    }
+
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.op.poll_ready(context)
     }
 }
 

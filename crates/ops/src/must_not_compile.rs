@@ -85,6 +85,34 @@
 //! }
 //! ```
 //!
+//! A closure that executes another operation is handed in by who gives their word for it:
+//!
+//! ```compile_fail,E0133
+//! use wakeline_ops::{DeviceOp, Runtime, value};
+//! use wakeline_sim::SimDevice;
+//! fn nest(runtime: Runtime<SimDevice>) -> impl Sized {
+//!     value::<SimDevice, _>(1).then_unchecked(move |n| value(value(n).on(&runtime).sync().ok()))
+//! }
+//! ```
+//!
+//! What many are to have must be able to be shared:
+//!
+//! ```compile_fail,E0277
+//! use std::cell::Cell;
+//! use wakeline_ops::{DeviceOp, value};
+//! use wakeline_sim::SimDevice;
+//! let op = value::<SimDevice, _>(Cell::new(1)).shared();
+//! ```
+//!
+//! and what only one can have is had once:
+//!
+//! ```compile_fail,E0599
+//! use wakeline_ops::{DeviceOp, Tensor, unzip, zip};
+//! use wakeline_sim::SimDevice;
+//! let (one, other) = unzip!(zip!(Tensor::<u8, SimDevice>::full(1, 1), 2_u8));
+//! let twice = one.clone();
+//! ```
+//!
 //! A kernel is launched by who gives their word for it:
 //!
 //! ```compile_fail,E0133

@@ -3,16 +3,26 @@
 // `async_on` is declared unsafe; nothing unsafe is done here.
 #![allow(unsafe_code)]
 
+use core::marker::PhantomData;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
 use wakeline_core::Error;
 
+use crate::boxed::{Boxed, BoxedHost};
 use crate::future::DeviceFuture;
-use crate::map::{Map, MapHost};
+use crate::lock::Submits;
+use crate::map::{FirstOf, InArc, LastOf, Map, MapHost};
 use crate::policy::SchedulingPolicy;
 use crate::port::Device;
 use crate::runtime::Runtime;
+use crate::shared::Shared;
+use crate::small::{AndThenWithContext, Inspect, ThenUnchecked, UnwrapArc};
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::then::Then;
+use crate::unzip::{Part, Sequence, Tuple};
+use crate::zip::InOneStream;
 
 /// Something that a device is to do, lazily: nothing is submitted until it is awaited or run.
 ///
@@ -82,8 +92,19 @@ pub trait DeviceOp:
     /// Where the result cannot be had.
     fn finish(pending: Self::Pending) -> Result<<Self as DeviceOp>::Output, Error>;
 
+    /// Whether it can be submitted now: asked by a poll right before [`execute`](Self::execute), which comes whether or not it was asked.
+    ///
+    /// Where it cannot, MUST have the task woken when that may have changed, and MUST NOT have it wait for anything but other submissions. What
+    /// wraps an operation asks that one. Provided: it can.
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = context;
+        Poll::Ready(())
+    }
+
     /// Goes on with an operation made of this one's output, in the same stream. The closure runs at submission, over names of what the
-    /// device is still to make; it cannot follow what is read on the host.
+    /// device is still to make; it cannot follow what is read on the host, and executes no operation by itself: that is
+    /// [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution), here and in every closure that runs at submission. Costs no allocation, as all
+    /// combinators that do not say otherwise.
     ///
     /// ```
     /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
@@ -152,6 +173,240 @@ pub trait DeviceOp:
         MapHost::new(self, change)
     }
 
+    /// Looks at the output at submission, as the closure of [`then`](Self::then) does.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let op = Tensor::full(3, 5_u8).inspect(|tensor| println!("{} numbers to come", tensor.len()));
+    /// assert_eq!(op.then(|tensor| tensor.to_host()).on(&runtime).sync()?, [5, 5, 5]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn inspect<F>(self, look: F) -> Inspect<Self, F>
+    where
+        F: FnOnce(&Self::Pending) + Send + 'static,
+    {
+        Inspect(self, look)
+    }
+
+    /// Puts the output in an [`Arc`], so that several operations can have it. Costs that allocation.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let twice = Tensor::full(2, 5_u8).arc().then(|tensor| {
+    ///     let again = Arc::clone(&tensor);
+    ///     zip!(tensor.to_host(), again.to_host())
+    /// });
+    /// assert_eq!(twice.on(&runtime).sync()?, (vec![5, 5], vec![5, 5]));
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn arc(self) -> InArc<Self>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending, Pending: Sync>,
+    {
+        self.map(Arc::new)
+    }
+
+    /// Takes the output out of its [`Arc`] at submission: where others have it too, [`ArcShared`](wakeline_core::ErrorCode::ArcShared).
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let tensor: Tensor<u8, _> = Tensor::full(2, 5).arc().unwrap_arc().on(&runtime).sync()?;
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn unwrap_arc<T>(self) -> UnwrapArc<Self, T>
+    where
+        Self: DeviceOp<Pending = Arc<T>>,
+        T: Send + Sync + 'static,
+    {
+        UnwrapArc(self, PhantomData)
+    }
+
+    /// Forgets its type, so that operations of several types can be in one place. What it gives can be used further. Costs an allocation.
+    ///
+    /// ```
+    /// use wakeline_ops::{Boxed, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, all, value};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let ops: Vec<Boxed<SimDevice, Tensor<u8, SimDevice>>> =
+    ///     vec![Tensor::full(1, 1).boxed(), Tensor::from_host(vec![2]).boxed()];
+    /// let reads = all(ops.into_iter().map(|op| op.then(|tensor| tensor.to_host())));
+    /// assert_eq!(reads.on(&runtime).sync()?, [[1], [2]]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn boxed(self) -> Boxed<Self::Device, Self::Pending>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending>,
+    {
+        Boxed::new(self)
+    }
+
+    /// The same of one whose output is made on the host. Costs an allocation, and one more where it is submitted.
+    ///
+    /// ```
+    /// use wakeline_ops::{BoxedHost, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, value};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let read: BoxedHost<SimDevice, Vec<u8>> = Tensor::full(1, 1).then(|tensor| tensor.to_host()).boxed_host();
+    /// assert_eq!(read.on(&runtime).sync()?, [1]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn boxed_host(self) -> BoxedHost<Self::Device, <Self as DeviceOp>::Output>
+    where
+        <Self as DeviceOp>::Output: 'static,
+    {
+        BoxedHost::new(self)
+    }
+
+    /// The first of what it gives: of a tuple, or of a vector that may be empty. The others are dropped at submission, and live until the device is done with them.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, all, zip};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// assert_eq!(zip!(1_u8, "x").first().on(&runtime).sync()?, 1);
+    /// assert_eq!(all([1_u8, 2, 3]).last().on(&runtime).sync()?, Some(3));
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn first(self) -> FirstOf<Self>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending, Pending: Sequence>,
+    {
+        self.map(Sequence::first)
+    }
+
+    /// The last of it, as [`first`](Self::first).
+    fn last(self) -> LastOf<Self>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending, Pending: Sequence>,
+    {
+        self.map(Sequence::last)
+    }
+
+    /// Makes an operation for each part of the tuple that it gives: also by [`unzip!`](crate::unzip).
+    ///
+    /// The whole is submitted once, with the first of them that is run; the others come behind it on the device, whichever streams they run in, and have its
+    /// failure. What nobody runs has nothing happen; a part that nobody takes is dropped with the last of them. Costs an allocation.
+    fn unzip(self) -> <Self::Pending as Tuple>::Parts<Self>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending, Pending: Tuple>,
+    {
+        <Self::Pending as Tuple>::parts(&Part::new(self))
+    }
+
+    /// Makes an operation that can be cloned and is submitted once, with the first of its clones that is run. All of them give its output, in one [`Arc`].
+    ///
+    /// Clones that run in other streams come behind its work on the device. A failure to submit it is that of all. While one thread submits it, polls of others pend; who
+    /// comes to it in the midst of a submission, from a closure say, waits for that thread's calls, a second at most, and errs then
+    /// ([`SharedBusy`](wakeline_core::ErrorCode::SharedBusy)). Within its own execution it is
+    /// [`SharedReentered`](wakeline_core::ErrorCode::SharedReentered). Costs two allocations, and an event.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let weights = Tensor::from_host(vec![1_u8, 2, 3]).shared();
+    /// let reads = zip!(
+    ///     weights.clone().then(|weights| weights.to_host()),
+    ///     weights.clone().map(|weights| weights.len()),
+    /// );
+    /// assert_eq!(reads.on(&runtime).sync()?, (vec![1, 2, 3], 3));
+    /// assert_eq!(weights.then(|weights| weights.to_host()).on(&runtime).sync()?, [1, 2, 3]); // not sent again
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn shared(self) -> Shared<Self>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending, Pending: Sync>,
+    {
+        Shared::new(self)
+    }
+
+    /// Keeps all of it in the stream that it is run in: what [`zip!`](crate::zip) and [`all`](crate::all) would give other streams too.
+    ///
+    /// For branches so short that an event and a wait for each cost more than they gain.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let both = zip!(Tensor::full(1, 1_u8), Tensor::full(1, 2_u8)).in_one_stream();
+    /// both.on(&runtime).sync()?;
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn in_one_stream(self) -> InOneStream<Self> {
+        InOneStream::new(self)
+    }
+
+    /// As [`then`](Self::then), with a closure that also has the submission: its stream, its device, what it keeps. See
+    /// [`with_context`](crate::with_context).
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let op = Tensor::full(2, 5_u8).and_then_with_context(|submission, tensor| {
+    ///     submission.retain("until the device is done");
+    ///     Ok(tensor.to_host())
+    /// });
+    /// assert_eq!(op.on(&runtime).sync()?, [5, 5]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    fn and_then_with_context<N, F>(self, next: F) -> AndThenWithContext<Self, F>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending>,
+        N: DeviceOp<Device = Self::Device>,
+        F: FnOnce(&mut Submission<Self::Device>, Self::Pending) -> Result<N, Error> + Send + 'static,
+    {
+        AndThenWithContext(self, next)
+    }
+
+    /// As [`then`](Self::then), and operations may be executed in the closure, which is
+    /// [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution) there.
+    ///
+    /// ```
+    /// use wakeline_core::ErrorCode;
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, value};
+    /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
+    /// let other = runtime.clone();
+    /// let nested = value(20).then(move |n| value(value(n + 1).on(&other).sync().map_err(|error| error.code())));
+    /// assert_eq!(nested.on(&runtime).sync()?, Err(ErrorCode::NestedExecution));
+    /// let other = runtime.clone();
+    /// // SAFETY: the one within uses nothing of the one around it.
+    /// let nested = unsafe { value(20).then_unchecked(move |n| value(value(n + 1).on(&other).sync().ok())) };
+    /// assert_eq!(nested.on(&runtime).sync()?, Some(21));
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// What the closure executes does not use what this operation gives, or what it was given by others that are being submitted, but where something orders that
+    /// behind what they have enqueued so far.
+    unsafe fn then_unchecked<N, F>(self, next: F) -> ThenUnchecked<Self, F>
+    where
+        Self: DeviceOp<Output = <Self as DeviceOp>::Pending>,
+        N: DeviceOp<Device = Self::Device>,
+        F: FnOnce(Self::Pending) -> N + Send + 'static,
+    {
+        ThenUnchecked(self, next)
+    }
+
     /// Binds it to a runtime: await what this gives, or call its [`sync`](DeviceFuture::sync). Submits nothing.
     fn on(self, runtime: &Runtime<Self::Device>) -> DeviceFuture<Self> {
         DeviceFuture::on(self, runtime)
@@ -194,7 +449,7 @@ pub trait DeviceOp:
     ///
     /// As [`DeviceFuture`].
     fn sync_on(self, stream: &Stream<Self::Device>) -> Result<<Self as DeviceOp>::Output, Error> {
-        crate::future::sync_on(self, stream)
+        crate::future::sync_on(self, stream, None)
     }
 
     /// Runs it in this stream and waits for nothing. What it keeps still lives until the device is done.
@@ -220,8 +475,10 @@ pub trait DeviceOp:
     /// What it gives is not done yet: until it is, neither the host nor work of another stream may touch what it names, unless
     /// something orders that behind it.
     unsafe fn async_on(self, stream: &Stream<Self::Device>) -> Result<Self::Pending, Error> {
+        let submits = Submits::lock()?;
         let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
         let pending = submission.run(self)?;
+        drop(submits);
         submission.fly();
         Ok(pending)
     }

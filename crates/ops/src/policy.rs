@@ -4,10 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wakeline_core::{Error, within};
 
+use crate::lanes::Loads;
+use crate::port::Priority;
+
 /// How many streams a policy may ask for.
 pub const STREAMS_MAX: usize = 64;
 
-/// Maps operations to streams, by number. What one operation composes stays in one stream.
+/// Maps operations to streams, by number. A chain stays in one stream; of branches ([`zip!`](crate::zip)) each but the first is asked for again.
+///
+/// Those that come with this crate: [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`](crate::LeastLoaded),
+/// [`ByPriority`](crate::ByPriority). How to write another: [`guide::policies`](crate::guide::policies).
 ///
 /// ```
 /// use wakeline_ops::{Runtime, SchedulingPolicy};
@@ -35,6 +41,21 @@ pub trait SchedulingPolicy: Clone + Send + Sync + 'static {
 
     /// The number of the stream for the next operation, counted from 0. MUST NOT block; a number too large counts from 0 again.
     fn next(&self) -> usize;
+
+    /// The same, by what is in flight in each stream. MUST NOT block. Provided: [`next`](Self::next).
+    ///
+    /// `loads` tells of the streams of the runtime that asks, which may be another's than this policy made
+    /// ([`Runtime::scheduled`](crate::Runtime::scheduled)): more of them, or fewer.
+    fn choose(&self, loads: &Loads<'_>) -> usize {
+        let _ = loads;
+        self.next()
+    }
+
+    /// The priority of the stream of that number. Asked once for each. Provided: [`Priority::Normal`].
+    fn priority(&self, stream: usize) -> Priority {
+        let _ = stream;
+        Priority::Normal
+    }
 }
 
 /// Streams in turn, 4 by default. Clones go on from where the original was, each by itself.
@@ -84,6 +105,18 @@ impl SchedulingPolicy for StreamPoolRoundRobin {
 
     fn next(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed) % self.streams
+    }
+
+    /// The next in turn; of a branch, the next that has the fewest of them.
+    fn choose(&self, loads: &Loads<'_>) -> usize {
+        if !loads.is_branch() {
+            return self.next();
+        }
+        let streams = loads.streams().max(1);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let fewest = (0..streams).map(|stream| loads.branches(stream)).min().unwrap_or(0);
+        let in_turn = (0..streams).map(|step| turn.wrapping_add(step) % streams);
+        in_turn.into_iter().find(|&stream| loads.branches(stream) == fewest).unwrap_or(0)
     }
 }
 

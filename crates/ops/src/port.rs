@@ -5,6 +5,7 @@
 //! | [`Device`] | streams, events, points that can be awaited, host functions, health |
 //! | [`Memory`] | stream-ordered memory, pinned memory of the host, copies |
 //! | [`Launch`] | kernels |
+//! | [`Gates`] | words that streams wait for, until the host opens them |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
 //! the order in which it was enqueued; between streams there is no order but by events. A call that enqueues MUST NOT wait for the
@@ -158,6 +159,32 @@ pub trait Device: Clone + Send + Sync + 'static {
     ///
     /// The device's fault.
     fn health(&self) -> Result<(), Error>;
+}
+
+/// A device whose streams can wait for the host.
+///
+/// Whoever has a stream wait for a word sees to it that it is opened, whatever happens: nothing behind it runs before.
+pub trait Gates: Device {
+    /// A word that streams wait for. Kept by its user until the waits for it are over; dropping it opens it.
+    type Word: Send + Sync + 'static;
+
+    /// A word, closed. MUST NOT wait for the device, but to make room for the first of as many as there are at a time. Never called under a lock.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault; that no further word can be had; that streams cannot wait for words.
+    fn word(&self) -> Result<Self::Word, Error>;
+
+    /// Has what is enqueued in `stream` from now on wait, on the device, until `word` is open. The host MUST NOT wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`record`](Device::record), and that streams cannot wait for words. It may have been enqueued all the same.
+    fn wait_open(&self, stream: &Self::Stream, word: &Self::Word) -> Result<(), Error>;
+
+    /// Opens it, for good. MUST be no driver call and cannot fail: a store, which streams that wait for it see soon. May be called from any thread,
+    /// several times, and after a fault.
+    fn open(word: &Self::Word);
 }
 
 /// Pinned memory of the host, which a device copies from and to. Given back when it is dropped.

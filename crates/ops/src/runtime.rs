@@ -14,6 +14,8 @@ use crate::config::{Completion, RuntimeConfig};
 use crate::counts::FlightCounts;
 use crate::flight::{Fleet, Handle};
 use crate::interest::Interests;
+use crate::lane::Permit;
+use crate::lanes::{Branched, Lanes, Loads, Places};
 use crate::point::OpPoint;
 use crate::policy::{STREAMS_MAX, SchedulingPolicy};
 use crate::port::{Device, Priority};
@@ -42,8 +44,9 @@ pub struct Runtime<D: Device> {
 
 pub(crate) struct Inner<D: Device> {
     core: Arc<Core<D>>,
-    streams: Vec<Stream<D>>,
-    next: Box<dyn Fn() -> usize + Send + Sync>,
+    streams: Arc<[Stream<D>]>,
+    lanes: Lanes,
+    next: Box<dyn Fn(&Loads<'_>) -> usize + Send + Sync>,
 }
 
 /// What all streams and runtimes of one device share.
@@ -174,10 +177,40 @@ impl<D: Device> Runtime<D> {
     fn of(core: Arc<Core<D>>, policy: &impl SchedulingPolicy) -> Result<Self, Error> {
         let policy = policy.clone();
         let streams = within("streams", policy.streams(), 1, STREAMS_MAX)?;
-        let streams: Result<Vec<_>, Error> =
-            (0..streams).map(|_| Stream::new(&core, Priority::Normal)).collect();
-        let next = Box::new(move || policy.next());
-        Ok(Self { inner: Arc::new(Inner { core, streams: streams?, next }) })
+        let with_priority =
+            |number| Ok((Stream::new(&core, policy.priority(number))?, policy.priority(number)));
+        let made: Result<Vec<_>, Error> = (0..streams).map(with_priority).collect();
+        let made = made?;
+        let lanes = made.iter().map(|(stream, priority)| (Arc::clone(stream.lane()), *priority)).collect();
+        let streams = made.into_iter().map(|(stream, _)| stream).collect();
+        let next = Box::new(move |loads: &Loads<'_>| policy.choose(loads));
+        Ok(Self { inner: Arc::new(Inner { core, streams, lanes, next }) })
+    }
+
+    /// The same streams with another policy: for one operation by [`DeviceOp::on`](crate::DeviceOp::on), for many by
+    /// [`scope`](Self::scope). How many streams the policy asks for, and of which priorities, does not matter here. Makes no driver call.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, LeastLoaded, Runtime, SingleStream, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// let watcher = VirtualWatcher::new(&device);
+    /// let runtime = Runtime::new(device, &LeastLoaded::default(), watcher.clone())?;
+    /// let in_order = runtime.scheduled(&SingleStream);
+    /// let ones = watcher.run(in_order.scope(async {
+    ///     let ones: Tensor<u8, SimDevice> = Tensor::full(4, 1).await?;
+    ///     ones.to_host().await
+    /// }))??;
+    /// assert_eq!(ones, [1; 4]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn scheduled(&self, policy: &impl SchedulingPolicy) -> Self {
+        let Inner { core, streams, lanes, .. } = &*self.inner;
+        let (core, streams, lanes) = (Arc::clone(core), Arc::clone(streams), Arc::clone(lanes));
+        let policy = policy.clone();
+        let next = Box::new(move |loads: &Loads<'_>| policy.choose(loads));
+        Self { inner: Arc::new(Inner { core, streams, lanes, next }) }
     }
 
     /// A stream of its own, beside those of the policy.
@@ -224,10 +257,54 @@ impl<D: Device> Runtime<D> {
     /// The stream for the next operation: that of this number, or of the policy's.
     pub(crate) fn next_stream(&self, number: Option<usize>) -> Result<Stream<D>, Error> {
         let streams = &self.inner.streams;
-        let number = number.unwrap_or_else(|| (self.inner.next)());
+        let number = number.unwrap_or_else(|| self.choose(&[], 0, &*self.inner.next));
         // Most policies count so far and no further.
         let number = if number < streams.len() { number } else { number % streams.len().max(1) };
         streams.get(number).cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
+    }
+
+    /// What `policy` says, of streams that have so many branches of an operation each.
+    #[inline]
+    pub(crate) fn choose<R>(&self, branched: &[u32], own: u64, policy: impl FnOnce(&Loads<'_>) -> R) -> R {
+        let core = &self.inner.core;
+        policy(&Loads::new(&self.inner.lanes, branched, own, &|| core.tender.now()))
+    }
+
+    /// The streams for so many branches of what is submitted in `home`, where the policy says so and there is room: each in that one, or else in one behind it;
+    /// `None` stands for home. `at_work` are the streams, one bit each, that have branches around these, and then these too.
+    pub(crate) fn branches(
+        &self,
+        (home, permit): (&Stream<D>, &mut Permit),
+        at_work: &mut u64,
+        count: usize,
+    ) -> impl Iterator<Item = Option<Stream<D>>> {
+        let streams = &self.inner.streams;
+        let home = streams.iter().position(|stream| stream.id() == home.id());
+        let at_work_before = *at_work;
+        let begun = |number| u32::from(Some(number) == home || at_work_before >> number & 1 == 1);
+        let mut branched: Branched = (0..streams.len()).map(begun).collect();
+        *at_work |= home.map_or(0, |home| 1 << home);
+        (0..count).map(move |_| {
+            let places = permit.also().get_or_insert_with(|| Places::new(&self.inner.lanes));
+            let number = self.branch(home, places, &branched);
+            if let Some(branches) = number.or(home).and_then(|number| branched.get_mut(number)) {
+                *branches += 1;
+            }
+            *at_work |= number.map_or(0, |number| 1 << number);
+            number.and_then(|number| streams.get(number).cloned())
+        })
+    }
+
+    /// The number of the stream for a branch, with a place in it; `None` for home.
+    fn branch(&self, home: Option<usize>, places: &mut Places, branched: &[u32]) -> Option<usize> {
+        let count = self.inner.streams.len().max(1);
+        let own = places.taken() | home.map_or(0, |home| 1 << home);
+        let first = self.choose(branched, own, &*self.inner.next) % count;
+        if Some(first) == home {
+            return None;
+        }
+        let others = (0..count).map(|step| (first + step) % count).filter(|&number| Some(number) != home);
+        others.into_iter().find(|&number| places.take(number))
     }
 }
 

@@ -69,7 +69,8 @@ impl<D: Device> Stream<D> {
         &self.inner.core
     }
 
-    pub(crate) fn id(&self) -> u64 {
+    /// A number of its own among all streams of this process, whatever their runtimes.
+    pub fn id(&self) -> u64 {
         self.inner.id
     }
 

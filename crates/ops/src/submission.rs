@@ -1,5 +1,6 @@
 //! A submission: one operation's work while it is being enqueued, and what that work needs to live.
 
+use core::cell::Cell;
 use core::fmt;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::lane::Permit;
 use crate::op::DeviceOp;
 use crate::owner::{Owner, Owners};
 use crate::port::Device;
+use crate::runtime::Runtime;
 use crate::stream::Stream;
 
 /// Where an operation enqueues its work; see [`DeviceOp::execute`](crate::DeviceOp::execute).
@@ -24,6 +26,38 @@ pub struct Submission<D: Device> {
     pub(crate) departed: bool,
     /// Its number among all flights.
     pub(crate) number: u64,
+    /// Whose streams its branches may run in; `None` where all stays in its own.
+    pub(crate) elsewhere: Option<Runtime<D>>,
+    /// Streams of it in which branches are that are not joined yet, and the homes of those; one bit each.
+    pub(crate) at_work: u64,
+    /// Whether its stream was asked for, and so may have work of it, or comes behind some that does.
+    pub(crate) touched: Cell<bool>,
+    /// Who has a say in its result once its work is done.
+    pub(crate) verdicts: Verdicts,
+}
+
+/// What somebody has to say of work that is done.
+pub(crate) trait Verdict: Send + Sync {
+    fn verdict(&self) -> Result<(), Error>;
+}
+
+/// Those who have one, the last first. A word where there is none, as nearly always.
+pub(crate) type Verdicts = Option<Box<Told>>;
+
+pub(crate) struct Told {
+    by: Arc<dyn Verdict>,
+    before: Verdicts,
+}
+
+/// What all of them say.
+#[inline]
+pub(crate) fn judge(verdicts: &Verdicts) -> Result<(), Error> {
+    let mut next = verdicts;
+    while let Some(told) = next {
+        told.by.verdict()?;
+        next = &told.before;
+    }
+    Ok(())
 }
 
 impl<D: Device> Submission<D> {
@@ -31,7 +65,17 @@ impl<D: Device> Submission<D> {
     #[inline]
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
         let number = stream.core().fleet.counters.begin();
-        Self { stream, owners: Owners::new(), permit: Some(permit), departed: false, number }
+        Self {
+            stream,
+            owners: Owners::new(),
+            permit: Some(permit),
+            departed: false,
+            number,
+            elsewhere: None,
+            at_work: 0,
+            touched: Cell::new(false),
+            verdicts: None,
+        }
     }
 
     /// Has an operation enqueue its work, unless the stream takes none: then nothing of it is enqueued, and it is over.
@@ -58,8 +102,9 @@ impl<D: Device> Submission<D> {
         fleet.drains.ended(&fleet.counters);
     }
 
-    /// The stream in which the work is enqueued.
+    /// The stream in which the work is enqueued. Whoever has asked for it is taken to have enqueued something.
     pub fn stream(&self) -> &Stream<D> {
+        self.touched.set(true);
         &self.stream
     }
 
@@ -88,6 +133,12 @@ impl<D: Device> Submission<D> {
     #[inline]
     pub fn retain(&mut self, owner: impl Send + 'static) {
         self.owners.push(Owner::new(owner));
+    }
+
+    /// Lets `by` have a say in the result.
+    pub(crate) fn hear(&mut self, by: Arc<dyn Verdict>) {
+        let before = self.verdicts.take();
+        self.verdicts = Some(Box::new(Told { by, before }));
     }
 
     /// The same for what is shared.

@@ -1,5 +1,7 @@
 //! One operation after another.
 
+use core::task::{Context, Poll};
+
 use wakeline_core::Error;
 
 use crate::device_op;
@@ -37,6 +39,10 @@ where
 
     fn finish(pending: N::Pending) -> Result<<N as DeviceOp>::Output, Error> {
         N::finish(pending)
+    }
+
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.first.poll_ready(context)
     }
 }
 

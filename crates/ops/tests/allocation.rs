@@ -16,7 +16,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use wakeline_core::Error;
 use wakeline_ops::port::Shape;
 use wakeline_ops::{
-    Completion, DeviceOp, KernelArg, Runtime, RuntimeConfig, StreamPoolRoundRobin, Tensor, launch, value,
+    Completion, DeviceOp, KernelArg, Runtime, RuntimeConfig, StreamPoolRoundRobin, Tensor, launch, value, zip,
 };
 use wakeline_std::{Point, Watcher, block_on};
 
@@ -33,6 +33,19 @@ fn chain(tensor: Arc<Tensor<u8, Noop>>) -> impl DeviceOp<Device = Noop, Output =
             let args = [KernelArg::write(&*tensor), KernelArg::read(&*tensor), KernelArg::word(n.into())];
             // SAFETY: the kernel does nothing.
             unsafe { launch(NoopKernel, SHAPE, args) }.map(move |()| n)
+        })
+        .map_host(|n| n * 2)
+}
+
+/// One that goes apart into several streams and comes together again, twice. What it keeps fits in four places.
+fn diamond() -> impl DeviceOp<Device = Noop, Output = u32> {
+    // SAFETY: the kernel does nothing.
+    let work = || unsafe { launch::<Noop>(NoopKernel, SHAPE, [KernelArg::word(1)]) };
+    work()
+        .then(move |()| zip!(zip!(work(), 20_u32), work()).first().last().inspect(|n| assert_eq!(*n, 20)))
+        .and_then_with_context(|submission, n| {
+            submission.retain(n);
+            Ok(value(n + 1))
         })
         .map_host(|n| n * 2)
 }
@@ -69,6 +82,8 @@ fn operations_allocate_nothing() {
     assert_eq!(allocations(1_000, done_in_the_poll), 0, "done in its first poll");
     let on_the_spot = || chain(Arc::clone(&tensor)).on(&runtime).sync();
     assert_eq!(allocations(1_000, on_the_spot), 0, "waited for on the spot");
+    let branches = || at_once(diamond().on(&runtime));
+    assert_eq!(allocations(1_000, branches), 0, "in several streams");
     let mut scope = Box::pin(runtime.scope(async {
         let run = || at_once(chain(Arc::clone(&tensor)).into_future());
         assert_eq!(allocations(1_000, run), 0, "in a scope");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::poll_once;
 use wakeline_core::{ErrorCode, Nanos};
-use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, gate};
 use wakeline_sim::{RealTime, SimConfig, SimDevice};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher, block_on};
 
@@ -117,6 +117,28 @@ fn a_fault_and_a_closed_watcher_end_what_is_pending() {
         drop(runtime);
         thread.stop().unwrap();
     }
+}
+
+#[test]
+fn a_watcher_that_closes_opens_the_gates_that_it_was_to_open_later() {
+    let Rig { device, thread, watcher, runtime } = rig(1_000);
+    let (handle, opened) = gate(Nanos::from_millis(9_000)).unwrap();
+    let mut future = opened.then(|()| Tensor::<u8, Device>::full(4, 1)).on(&runtime);
+    assert!(poll_once(&mut future).is_pending() && !handle.is_open());
+    let start = Instant::now();
+    watcher.close(Watcher::CLOSE).unwrap();
+    until("it is opened", || handle.is_open());
+    assert!(start.elapsed() < Duration::from_secs(8), "not by its deadline");
+    assert_eq!(handle.open().unwrap_err().code(), ErrorCode::WatcherClosed);
+    assert_eq!(block_on(future).unwrap_err().code(), ErrorCode::WatcherClosed);
+    // Where it is closed before, nothing waits at all.
+    let (handle, opened) = gate(Nanos::from_millis(9_000)).unwrap();
+    block_on(opened.on(&runtime)).unwrap_err();
+    assert!(handle.is_open());
+    drop(handle);
+    assert_eq!(device.misuses(), []);
+    drop(runtime);
+    thread.stop().unwrap();
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! | `operations.rs` | operations are lazy, compose, run where they were told to, on any device and runtime |
 //! | `flights.rs` | what is in flight keeps what it needs, whatever becomes of its future |
 //! | `hazards.rs` | conflicting uses of a tensor are ordered on the device |
+//! | `compose.rs` | branches in several streams, shared operations, gates |
 //! | `faults.rs` | a fault ends every operation with its cause |
 //! | `hosts.rs` | functions of the host behind work |
 //! | `paths.rs` | who stores the words, and what ends operations then |
@@ -15,6 +16,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod calls;
+mod compose;
 mod faults;
 mod flights;
 mod hazards;
@@ -35,6 +37,7 @@ fn main() {
         ("operations", operations::TESTS),
         ("flights", flights::TESTS),
         ("hazards", hazards::TESTS),
+        ("compose", compose::TESTS),
         ("faults", faults::TESTS),
         ("hosts", hosts::TESTS),
         ("paths", paths::TESTS),

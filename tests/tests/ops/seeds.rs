@@ -3,11 +3,15 @@
 //! Whatever happens: a result that is given is the right one, the driver is not misused, nothing stays in flight, and what is not given back is counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
 
 use wakeline_core::Error;
-use wakeline_cuda::{ContextConfig, CudaContext, CudaDevice, CudaTensor, DEVICE_BYTES_KEPT, Ordinal};
+use wakeline_cuda::{
+    ContextConfig, CudaContext, CudaDevice, CudaTensor, DEVICE_BYTES_KEPT, Function, Ordinal,
+};
 use wakeline_fake_driver::{Act, FaultEnds, Rule, Status};
-use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, ToHost};
+use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, ToHost, all, gate, zip};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, PLAN, affine, poll_once, until};
@@ -58,7 +62,10 @@ impl<R: OpsRig> Program<'_, R> {
     }
 
     fn step(&mut self) {
-        match self.dice.below(6) {
+        match self.dice.below(9) {
+            6 => self.branches(),
+            7 => self.shares(),
+            8 => self.gates(),
             0 => {
                 let number = u32::try_from(self.dice.below(200)).unwrap();
                 if let Some(tensor) = self.ends(Tensor::full(LEN, number)) {
@@ -102,6 +109,56 @@ impl<R: OpsRig> Program<'_, R> {
             _ => {}
         }
     }
+
+    /// Changes what two streams read, and reads both.
+    fn branches(&mut self) {
+        let (kernel, number) = (self.rig.affines(), u32::try_from(self.dice.below(200)).unwrap());
+        let op = Tensor::from_host(vec![number; LEN]).arc().then(move |from: Arc<Tensor<u32, R::Device>>| {
+            let again = Arc::clone(&from);
+            let changed = Tensor::full(LEN, 0)
+                .then(move |to| again.copy_to(to))
+                .then(move |tensor| affine::<R::Device>(kernel, &tensor, 2, 1).map(move |()| tensor));
+            zip!(changed, all([from.to_host(), from.to_host()]))
+        });
+        if let Some((tensor, reads)) = self.ends(op) {
+            assert_eq!(reads, [[number; LEN]; 2]);
+            self.tensors.push((tensor, number * 2 + 1));
+        }
+    }
+
+    /// Runs a shared operation in several ways.
+    fn shares(&mut self) {
+        let number = u32::try_from(self.dice.below(200)).unwrap();
+        let shared = Tensor::<u32, R::Device>::full(LEN, number).shared();
+        for _ in 0..3 {
+            let read = shared.clone().then(|tensor: Arc<Tensor<u32, R::Device>>| tensor.to_host());
+            if let Some(read) = self.ends(read) {
+                assert_eq!(read, [number; LEN]);
+            }
+        }
+    }
+
+    /// Opens a gate, or leaves that to its deadline.
+    fn gates(&mut self) {
+        let number = u32::try_from(self.dice.below(200)).unwrap();
+        let (handle, opened) = gate(ms(2)).unwrap();
+        let mut step = opened
+            .then(move |()| Tensor::<u32, R::Device>::full(LEN, number))
+            .then(|tensor| tensor.to_host())
+            .on(self.rig.runtime());
+        let polled = poll_once(&mut step);
+        match self.dice.below(4) {
+            0 => drop(handle),
+            // Its deadline opens it.
+            1 => drop((block_on(async { if polled.is_pending() { step.await.ok() } else { None } }), handle)),
+            2 => drop(handle.open()),
+            _ => {
+                if let (Ok(()), Poll::Pending) = (handle.open(), polled) {
+                    assert_eq!(block_on(step).unwrap(), [number; LEN]);
+                }
+            }
+        }
+    }
 }
 
 fn random_programs_give_right_results_and_leave_nothing<R: OpsRig>(rig: &R) {
@@ -119,40 +176,48 @@ fn random_programs_give_right_results_and_leave_nothing<R: OpsRig>(rig: &R) {
 }
 
 /// A program that makes every sort of call; its result where it ends well.
-fn program(rig: &CudaRig, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>, Error> {
+fn program(kernel: &Function, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>, Error> {
     let tensor = block_on(CudaTensor::from_host(vec![5_u32; LEN]).on(runtime))?;
     let target = block_on(CudaTensor::full(LEN, 1_u32).on(runtime))?;
-    let mut dropped = rig.affine(&tensor, 1, 1).on(runtime);
+    let mut dropped = affine(kernel.clone(), &tensor, 1, 1).on(runtime);
     let _ = poll_once(&mut dropped);
     drop(dropped);
     let kept = tensor.to_host().on(runtime).sync()?;
     assert!(kept.iter().all(|number| [5, 6].contains(number)), "{kept:?}");
     let copy = block_on(tensor.copy_to(target).on(runtime))?;
-    block_on(affine(rig.affines(), &copy, 2, 0).on(runtime))?;
-    block_on(copy.to_host().on(runtime))
+    // In front of a gate, behind it, and in two streams.
+    let (handle, opened) = gate(ms(500))?;
+    let (first, other) = (kernel.clone(), kernel.clone());
+    let step = affine(first, &copy, 2, 0).then(|()| opened).then(move |()| {
+        let ones =
+            CudaTensor::full(LEN, 1_u32).then(move |ones| affine(other, &ones, 1, 1).map(move |()| ones));
+        zip!(copy.to_host(), ones.then(|twos| twos.to_host()))
+    });
+    let mut step = step.on(runtime);
+    let polled = poll_once(&mut step);
+    handle.open()?;
+    let (numbers, twos) = match polled {
+        Poll::Ready(read) => read?,
+        Poll::Pending => block_on(step)?,
+    };
+    assert_eq!(twos, [2; LEN]);
+    Ok(numbers)
 }
 
-/// A context, a runtime and the program in it, all of it let go; the result.
-fn whole(rig: &CudaRig, watcher: &Watcher) -> Result<Vec<u32>, Error> {
+/// A context, a watcher, a runtime and the program in it, all of it let go; the result.
+///
+/// The watcher is its own: a thread that could not be given its context back is not to go on to another row with it.
+fn whole(rig: &CudaRig) -> Result<Vec<u32>, Error> {
     let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &ContextConfig::default())?;
     let device = CudaDevice::in_context(context, DEVICE_BYTES_KEPT)?;
     let module = device.ptx(wakeline_cuda::kernels::PTX)?;
     let kernel = module.function(wakeline_cuda::kernels::AFFINE)?;
+    let watcher = Watcher::new()?;
     let tender = watcher.handle().tender(&Point::new("row"));
     let runtime = Runtime::with_plan(device, &StreamPoolRoundRobin::new(2)?, tender, PLAN.parse()?)?;
-    let run = || {
-        let tensor = block_on(CudaTensor::from_host(vec![5_u32; LEN]).on(&runtime))?;
-        let target = block_on(CudaTensor::full(LEN, 1_u32).on(&runtime))?;
-        let mut dropped = affine(kernel.clone(), &tensor, 1, 1).on(&runtime);
-        let _ = poll_once(&mut dropped);
-        drop(dropped);
-        tensor.to_host().on(&runtime).sync()?;
-        let copy = block_on(tensor.copy_to(target).on(&runtime))?;
-        block_on(affine(kernel.clone(), &copy, 2, 0).on(&runtime))?;
-        block_on(copy.to_host().on(&runtime))
-    };
-    let result = run();
+    let result = program(&kernel, &runtime);
     until("flights end", || runtime.counts().in_flight() == 0);
+    watcher.close(Watcher::CLOSE).unwrap();
     result
 }
 
@@ -160,10 +225,9 @@ fn a_failure_of_each_call_of_a_program_is_an_error_or_counted(rig: &CudaRig) {
     // One context's fault is to leave the next row's alone, and to be told soon.
     rig.fake().configure(|options| options.fault_ends = FaultEnds::Context);
     let fake = rig.fake();
-    let watcher = Watcher::new().unwrap();
-    assert_eq!(program(rig, rig.runtime()).unwrap(), [12; LEN]);
+    assert_eq!(program(&rig.affines(), rig.runtime()).unwrap(), [12; LEN]);
     fake.clear_log();
-    assert_eq!(whole(rig, &watcher).unwrap(), [12; LEN]);
+    assert_eq!(whole(rig).unwrap(), [12; LEN]);
     let log = fake.log();
     let mut names: Vec<String> = log.into_iter().map(|call| call.name).collect();
     names.sort();
@@ -173,7 +237,7 @@ fn a_failure_of_each_call_of_a_program_is_an_error_or_counted(rig: &CudaRig) {
         for status in [1, 2, 719, 801, 900] {
             for skip in [0, 1, 3] {
                 fake.rule(Rule::new(name.clone(), Act::Fail(Status(status))).skip(skip).times(1));
-                let ran = catch_unwind(AssertUnwindSafe(|| whole(rig, &watcher)));
+                let ran = catch_unwind(AssertUnwindSafe(|| whole(rig)));
                 fake.clear_rules();
                 let Ok(ran) = ran else { panic!("{name} as {status}, the {skip}th: a panic") };
                 if let Ok(numbers) = ran {
@@ -182,11 +246,11 @@ fn a_failure_of_each_call_of_a_program_is_an_error_or_counted(rig: &CudaRig) {
                     assert!(right, "{name} as {status}, the {skip}th: {numbers:?}");
                 }
                 rows += 1;
+                let violations = fake.violations();
+                assert!(violations.is_empty(), "{name} as {status}, the {skip}th: {violations:?}");
             }
         }
     }
     assert!(rows > 300, "{rows} rows of {names:?}");
-    assert!(fake.violations().is_empty(), "{:?}", fake.violations());
-    watcher.close(Watcher::CLOSE).unwrap();
     block_on(rig.occupy(ms(1)).on(rig.runtime())).unwrap();
 }

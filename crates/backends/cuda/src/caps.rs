@@ -43,5 +43,7 @@ bitflags! {
         /// Device memory can be allocated and freed in the order of a stream: `cuMemAllocAsync`, `cuMemFreeAsync` and those with them. The device may
         /// still refuse, see [`Device::has_memory_pools`](crate::Device::has_memory_pools).
         const MEMORY_POOLS = 1 << 11;
+        /// Streams can wait for a word of the host: `cuStreamWaitValue64_v2`. The device may still refuse.
+        const WAIT_WORDS = 1 << 12;
     }
 }

@@ -21,8 +21,8 @@ use crate::kernels;
 use crate::sys::{
     CU_CTX_SCHED_AUTO, CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE,
     CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING,
-    CU_STREAM_PER_THREAD, CU_STREAM_WRITE_VALUE_DEFAULT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY,
-    CUDA_SUCCESS, CUresult,
+    CU_STREAM_PER_THREAD, CU_STREAM_WAIT_VALUE_GEQ, CU_STREAM_WRITE_VALUE_DEFAULT, CUDA_ERROR_NOT_READY,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult,
 };
 
 impl Cuda {
@@ -158,6 +158,16 @@ unsafe impl LineDriver for Cuda {
         // has landed. The default flags keep the memory barrier before the store.
         let status = unsafe { write(stream.as_ptr(), address, value, CU_STREAM_WRITE_VALUE_DEFAULT) };
         self.check("cuStreamWriteValue64", status)
+    }
+
+    unsafe fn wait_word(&self, stream: RawStream, address: u64, value: u64) -> Result<(), CallError> {
+        let Some(wait) = self.symbols().cuStreamWaitValue64 else {
+            return Err(self.absent("cuStreamWaitValue64"));
+        };
+        // SAFETY: the stream is alive and of the bound context, and the eight bytes at `address` are kept until the wait is over. This comparison is
+        // that of a signed difference.
+        let status = unsafe { wait(stream.as_ptr(), address, value, CU_STREAM_WAIT_VALUE_GEQ) };
+        self.check("cuStreamWaitValue64", status)
     }
 
     unsafe fn call_host(

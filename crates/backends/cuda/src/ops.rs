@@ -7,6 +7,7 @@
 //! | device memory | the device's default pool: `cuMemAllocAsync`, `cuMemFreeAsync` |
 //! | pinned memory | blocks of the context's pool, recycled |
 //! | host functions | `cuLaunchHostFunc` |
+//! | gates | `cuStreamWaitValue64` on words in mapped memory |
 //! | kernels | [`Function`] of a [`Module`] that stays loaded |
 //!
 //! Invariants:
@@ -20,8 +21,8 @@ use core::ptr;
 
 use wakeline_core::{Error, ErrorCode};
 use wakeline_mapped::driver::Ordinal;
-use wakeline_mapped::{Context, ContextConfig, Event, MappedLine, Pinned};
-use wakeline_ops::port::{self, Arg, Launch, Memory, Priority, Promise, Shape};
+use wakeline_mapped::{Context, ContextConfig, Event, Gate, MappedLine, Pinned};
+use wakeline_ops::port::{self, Arg, Gates, Launch, Memory, Priority, Promise, Shape};
 
 use crate::access::{self, CudaMemory};
 use crate::cuda::Cuda;
@@ -265,6 +266,22 @@ impl port::Device for CudaDevice {
     /// One query of an event that was never recorded, where no fault is known yet.
     fn health(&self) -> Result<(), Error> {
         self.context.health()
+    }
+}
+
+impl Gates for CudaDevice {
+    type Word = Gate<Cuda>;
+
+    fn word(&self) -> Result<Gate<Cuda>, Error> {
+        Gate::new(&self.context)
+    }
+
+    fn wait_open(&self, stream: &CuStream, word: &Gate<Cuda>) -> Result<(), Error> {
+        word.wait(stream)
+    }
+
+    fn open(word: &Gate<Cuda>) {
+        word.open();
     }
 }
 

@@ -57,6 +57,7 @@ pub(crate) const CU_STREAM_LEGACY: usize = 1;
 pub(crate) const CU_STREAM_PER_THREAD: usize = 2;
 pub(crate) const CU_STREAM_NON_BLOCKING: c_uint = 1;
 pub(crate) const CU_STREAM_WRITE_VALUE_DEFAULT: c_uint = 0;
+pub(crate) const CU_STREAM_WAIT_VALUE_GEQ: c_uint = 0;
 pub(crate) const CU_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
 pub(crate) const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
 pub(crate) const CU_STREAM_CAPTURE_MODE_RELAXED: c_int = 2;
@@ -197,6 +198,7 @@ symbols! {
     cuStreamWaitEvent 3020 "cuStreamWaitEvent" DEVICE_WAITS (CUstream, CUevent, c_uint);
     // The one of 9.0 says NOT_SUPPORTED on drivers that have this one.
     cuStreamWriteValue64 11070 "cuStreamWriteValue64_v2" STORE_WORDS (CUstream, CUdeviceptr, u64, c_uint);
+    cuStreamWaitValue64 11070 "cuStreamWaitValue64_v2" WAIT_WORDS (CUstream, CUdeviceptr, u64, c_uint);
     // Of 13.1 on it has a fourth argument.
     cuLaunchHostFunc 10000 "cuLaunchHostFunc" HOST_FUNCTIONS (CUstream, CUhostFn, *mut c_void);
 

@@ -172,6 +172,10 @@ pub unsafe trait LineDriver: Clone + Send + Sync + fmt::Debug + 'static {
     /// sees the value sees what that work wrote. MUST NOT wait for the device, but for room in the stream's queue.
     unsafe fn store(&self, stream: RawStream, address: u64, value: u64) -> Result<(), CallError>;
 
+    /// Has what is enqueued on `stream` from now on wait, on the device, until the word at the device's `address` reads `value` or later, as numbers
+    /// wrap. MUST NOT wait here.
+    unsafe fn wait_word(&self, stream: RawStream, address: u64, value: u64) -> Result<(), CallError>;
+
     /// Enqueues a call of `function(data)` behind everything before it; after a fault it may never come. `function` may be called from any thread.
     unsafe fn call_host(
         &self,

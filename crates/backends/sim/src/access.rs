@@ -311,7 +311,7 @@ impl<T: TimeLine> SimStream<T> {
     }
 
     /// Makes a call: counts it, lets it cost its time, and makes it where the device is well.
-    fn call<R>(
+    pub(crate) fn call<R>(
         &self,
         name: &'static str,
         f: impl FnOnce(&mut State) -> Result<R, Error>,

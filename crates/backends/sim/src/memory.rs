@@ -69,7 +69,12 @@ pub enum Misuse {
         /// The number of the stream.
         stream: u64,
     },
-    /// A buffer or an event of another device was handed in.
+    /// A gate was dropped while streams were to wait for it: a real one's word would be gone.
+    WordInUse {
+        /// How many waits for it were enqueued and not over.
+        waits: u64,
+    },
+    /// A buffer, an event or a gate of another device was handed in.
     Foreign,
 }
 
@@ -94,7 +99,15 @@ impl fmt::Display for Misuse {
             Self::Unsubmitted { stream } => {
                 write!(f, "stream {stream} was to wait for an event that was never recorded: record it first")
             }
-            Self::Foreign => f.write_str("a buffer or an event of another device: hand it to its own"),
+            Self::WordInUse { waits } => {
+                write!(
+                    f,
+                    "a gate was dropped with {waits} wait(s) for it enqueued: keep it until they are over"
+                )
+            }
+            Self::Foreign => {
+                f.write_str("a buffer, an event or a gate of another device: hand it to its own")
+            }
         }
     }
 }

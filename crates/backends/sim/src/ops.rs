@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use wakeline_core::{Error, HostLine};
-use wakeline_ops::port::{Arg, Device, Launch, Memory, Pinned, Priority, Promise, Shape};
+use wakeline_ops::port::{Arg, Device, Gates, Launch, Memory, Pinned, Priority, Promise, Shape};
 
 use crate::access::{SimArg, SimEvent, SimMemory, SimPinned};
 use crate::device::SimDevice;
+use crate::gate::SimGate;
 use crate::job::SimKernel;
 use crate::port::SimPort;
 use crate::stream::SimStream;
@@ -58,6 +59,22 @@ impl<T: TimeLine + Send + Sync + 'static> Device for SimDevice<T> {
 
     fn health(&self) -> Result<(), Error> {
         Self::health(self).map_or(Ok(()), Err)
+    }
+}
+
+impl<T: TimeLine + Send + Sync + 'static> Gates for SimDevice<T> {
+    type Word = SimGate<T>;
+
+    fn word(&self) -> Result<SimGate<T>, Error> {
+        self.gate()
+    }
+
+    fn wait_open(&self, stream: &Self::Stream, word: &SimGate<T>) -> Result<(), Error> {
+        stream.wait_open(word)
+    }
+
+    fn open(word: &SimGate<T>) {
+        word.open();
     }
 }
 

@@ -49,6 +49,8 @@ enum Command {
     Work(Work, Option<Box<Job>>),
     /// Until so many works of that stream have ended. Counts as work itself.
     Wait(Key, u64),
+    /// Until that gate is open. Counts as work itself.
+    Gate(Key),
     Store(Store),
 }
 
@@ -60,6 +62,8 @@ pub(crate) enum Next {
     Run(Instant),
     /// It waits until so many works of that stream have ended.
     Await(Key, u64),
+    /// It waits until that gate is open.
+    AwaitGate(Key),
     /// It issues a store.
     Issue(Store),
 }
@@ -137,6 +141,11 @@ impl Queue {
         self.commands.push_back(Command::Wait(other, works));
     }
 
+    pub(crate) fn push_gate(&mut self, gate: Key) {
+        self.launched += 1;
+        self.commands.push_back(Command::Gate(gate));
+    }
+
     /// How many works were ever enqueued, and how many have ended.
     pub(crate) const fn progress(&self) -> (u64, u64) {
         (self.launched, self.ended)
@@ -187,6 +196,10 @@ impl Queue {
                 self.running = true;
                 Next::Await(other, works)
             }
+            Some(&Command::Gate(gate)) if !self.running => {
+                self.running = true;
+                Next::AwaitGate(gate)
+            }
             Some(&Command::Store(store)) if !store.deferred => {
                 self.commands.pop_front();
                 Next::Issue(store)
@@ -221,7 +234,7 @@ impl Queue {
     pub(crate) fn swap(&mut self, store: &mut Store) -> bool {
         let next = self.commands.iter_mut().find_map(|command| match command {
             Command::Store(next) => Some(next),
-            Command::Work(..) | Command::Wait(..) => None,
+            Command::Work(..) | Command::Wait(..) | Command::Gate(_) => None,
         });
         let Some(next) = next else { return false };
         core::mem::swap(&mut store.seq, &mut next.seq);

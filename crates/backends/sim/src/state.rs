@@ -18,6 +18,7 @@
 //!    repeats, for the device one fault.
 //! 5. While a kernel or a host function is called nothing else happens: time goes on from where it was.
 
+mod gates;
 mod jobs;
 
 pub(crate) use jobs::{Call as JobCall, Touch};
@@ -85,6 +86,7 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     pub(crate) log: Log,
     pub(crate) buffers: Buffers,
+    gates: Table<gates::Gate>,
     /// What is to be called now, or is being called.
     calling: jobs::Calling,
     bell: Option<Arc<Waker>>,
@@ -149,6 +151,7 @@ impl State {
             counts: Counts::default(),
             log: Log::new(config.log_len_max),
             buffers: Buffers::default(),
+            gates: Table::new(),
             calling: jobs::Calling::Nothing,
             bell: None,
             promised: Instant::MAX,
@@ -301,8 +304,7 @@ impl State {
         self.submit(stream);
         let Some(queue) = self.streams.get_mut(stream) else { return };
         queue.released = true;
-        let place = queue.place;
-        self.lines.release(place);
+        self.lines.release(queue.place);
         self.remove_if_over(stream);
     }
 
@@ -400,6 +402,7 @@ impl State {
                 Next::Rest => return self.remove_if_over(stream),
                 Next::Run(until) => return self.schedule(until, What::WorkEnds(stream)),
                 Next::Await(other, works) => return self.wait_for(stream, other, works, at),
+                Next::AwaitGate(gate) => return self.wait_for_gate(stream, gate, at),
                 Next::Issue(store) => self.issue(store, at),
             }
         }

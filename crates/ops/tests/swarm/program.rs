@@ -1,47 +1,38 @@
-//! Random programs against all that a task can do and all that can go wrong, with tasks that watch by themselves.
-//!
-//! Futures are awaited, run on the spot, dropped, forgotten and left pending between any two polls; they have time-outs and tokens that
-//! come and that do not; closures and wakers panic; the device loses stores, stores late, is slow to answer and faults at any moment or call.
-//! Whatever happens: the device sees no misuse, a result that is given is the right one, nothing stays in flight, and memory that is not given
-//! back is accounted for.
-//!
-//! `SEEDS=1000000 cargo test --release -p wakeline-ops --test swarm` runs more of them; `SEEDS=N-M` those from N to M.
+//! A random program: what it does to futures, and what it knows of their results.
 
-#![cfg(not(loom))]
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::CONFIG;
-use wakeline_core::{CancelToken, Error, ErrorCode, Nanos};
+use wakeline_core::{CancelToken, Error, Nanos};
 use wakeline_ops::{
-    Completion, DeviceFuture, DeviceOp, Runtime, RuntimeConfig, SingleStream, StreamPoolRoundRobin, Tensor,
+    Completion, DeviceFuture, DeviceOp, FromHost, LeastLoaded, Runtime, RuntimeConfig, Shared, SingleStream,
+    StreamPoolRoundRobin, Tensor,
 };
-use wakeline_sim::{Faults, MemoryUse, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+use wakeline_sim::{Faults, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 
-type Bytes = Tensor<u8, SimDevice>;
-type Boxed = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>>>>;
+use crate::How;
+use crate::common::CONFIG;
 
-const SEEDS: u64 = 10_000;
-const STEPS: u64 = 16;
-const LEN: usize = 16;
+pub(crate) type Bytes = Tensor<u8, SimDevice>;
+pub(crate) type Boxed = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>>>>;
+
+pub(crate) const LEN: usize = 16;
+
+/// The most buffers that a forgotten future keeps.
+const FORGOTTEN: usize = 8;
 
 /// Numbers from a seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 
-    fn one_in(&mut self, many: u64) -> bool {
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 }
@@ -55,20 +46,21 @@ impl Wake for Panics {
     }
 }
 
-struct Program {
-    device: SimDevice,
-    watcher: VirtualWatcher,
-    runtime: Runtime<SimDevice>,
-    dice: Dice,
-    tensors: Vec<(Bytes, u8)>,
-    pending: Vec<(Boxed, u8)>,
-    tokens: Vec<CancelToken>,
+pub(crate) struct Program {
+    pub(crate) device: SimDevice,
+    pub(crate) watcher: VirtualWatcher,
+    pub(crate) runtime: Runtime<SimDevice>,
+    pub(crate) dice: Dice,
+    pub(crate) tensors: Vec<(Bytes, u8)>,
+    pub(crate) pending: Vec<(Boxed, u8)>,
+    pub(crate) tokens: Vec<CancelToken>,
+    pub(crate) shared: Vec<(Shared<FromHost<u8, SimDevice>>, u8)>,
     /// The most buffers that forgotten futures can keep.
-    forgotten: usize,
+    pub(crate) forgotten: usize,
 }
 
 impl Program {
-    fn new(seed: u64, faults: &Faults, strict: bool) -> Option<Self> {
+    pub(crate) fn new(seed: u64, faults: &Faults, how: How) -> Option<Self> {
         let mut dice = Dice(seed ^ 0x5A4D);
         let copy_ns = 1 + dice.below(60_000);
         let launch_ns = dice.below(3) * 700;
@@ -84,27 +76,34 @@ impl Program {
         };
         let device = SimDevice::new(VirtualTime::new(), config).ok()?;
         let watcher = VirtualWatcher::new(&device);
-        watcher.let_tasks_watch(true);
+        watcher.let_tasks_watch(how.watches);
         let completion = match dice.below(6) {
             0 => Completion::Callback,
             1 => Completion::Poll,
             _ => Completion::Word,
         };
         let spin_us = [0, 50, 200][usize::try_from(dice.below(3)).unwrap()];
-        let mut setup = RuntimeConfig::default().completion(completion).spin_us(spin_us).unwrap();
-        if strict {
-            let plan = "flag:park_us=50,backstop_us=1000+predict:margin_us=20,min_sleep_us=40,max_sleep_us=100000,window=8";
+        let mut setup = RuntimeConfig::default();
+        if how.watches {
+            setup = setup.completion(completion).spin_us(spin_us).unwrap();
+        }
+        if let Some(plan) = how.plan {
             setup = setup.plan(plan.parse().unwrap());
         }
         let policy = StreamPoolRoundRobin::new(3).unwrap();
         let runtime = Runtime::with_config(device.clone(), &policy, watcher.clone(), setup).ok()?;
-        let (tensors, pending, tokens) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Self { device, watcher, runtime, dice, tensors, pending, tokens, forgotten: 0 })
+        let (tensors, pending, tokens, shared) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Some(Self { device, watcher, runtime, dice, tensors, pending, tokens, shared, forgotten: 0 })
     }
 
     /// Binds an operation, with any wishes.
-    fn wishes<O: DeviceOp<Device = SimDevice>>(&mut self, op: O) -> DeviceFuture<O> {
-        let mut future = op.on(&self.runtime);
+    pub(crate) fn wishes<O: DeviceOp<Device = SimDevice>>(&mut self, op: O) -> DeviceFuture<O> {
+        let runtime = match self.dice.below(6) {
+            0 => self.runtime.scheduled(&LeastLoaded::default()),
+            1 => self.runtime.scheduled(&SingleStream),
+            _ => self.runtime.clone(),
+        };
+        let mut future = op.on(&runtime);
         if self.dice.one_in(4) {
             future = future.schedule(&SingleStream);
         }
@@ -126,13 +125,19 @@ impl Program {
     }
 
     /// Polls once, with a waker of any kind. `None` where that panicked, as it may.
-    fn poll<F: Future + Unpin>(&mut self, future: &mut F) -> Option<Poll<F::Output>> {
+    pub(crate) fn poll<F: Future + Unpin>(&mut self, future: &mut F) -> Option<Poll<F::Output>> {
         let waker = if self.dice.one_in(8) { Waker::from(Arc::new(Panics)) } else { Waker::noop().clone() };
         catch_unwind(AssertUnwindSafe(|| Pin::new(future).poll(&mut Context::from_waker(&waker)))).ok()
     }
 
+    /// Forgets one that may be in flight.
+    pub(crate) fn forget<F>(&mut self, future: F) {
+        std::mem::forget(future);
+        self.forgotten += FORGOTTEN;
+    }
+
     /// Runs an operation in one of the ways there are; its output where it was waited for.
-    fn ends<O: DeviceOp<Device = SimDevice>>(&mut self, op: O) -> Option<<O as DeviceOp>::Output> {
+    pub(crate) fn ends<O: DeviceOp<Device = SimDevice>>(&mut self, op: O) -> Option<<O as DeviceOp>::Output> {
         let mut future = self.wishes(op);
         match self.dice.below(9) {
             0 => drop(future),
@@ -148,8 +153,7 @@ impl Program {
             }
             3 => {
                 if let Some(Poll::Pending) | None = self.poll(&mut future) {
-                    std::mem::forget(future);
-                    self.forgotten += 3;
+                    self.forget(future);
                 }
             }
             4 => return future.sync().ok(),
@@ -158,8 +162,8 @@ impl Program {
         None
     }
 
-    fn step(&mut self) {
-        match self.dice.below(9) {
+    pub(crate) fn step(&mut self) {
+        match self.dice.below(15) {
             0 => {
                 let byte = u8::try_from(self.dice.below(200)).unwrap();
                 if let Some(tensor) = self.ends(Tensor::full(LEN, byte)) {
@@ -215,9 +219,10 @@ impl Program {
                 // The bell may call a waker that panics, which is not told to who cancels.
                 token.cancel();
             }
-            _ => {
+            8 | 9 => {
                 self.watcher.turn();
             }
+            _ => self.compose(),
         }
     }
 
@@ -230,8 +235,7 @@ impl Program {
         let (mut read, byte) = self.pending.swap_remove(at);
         match self.dice.below(5) {
             0 => {
-                std::mem::forget(read);
-                self.forgotten += 3;
+                self.forget(read);
             }
             1 => drop(read),
             _ => match self.poll(&mut read) {
@@ -241,116 +245,4 @@ impl Program {
             },
         }
     }
-}
-
-/// Runs the program of a seed, and says whether the device was well at the end.
-fn run(seed: u64, faults: &Faults, strict: bool) -> bool {
-    let Some(mut program) = Program::new(seed, faults, strict) else { return false };
-    for _ in 0..STEPS {
-        program.step();
-    }
-    let Program { device, watcher, runtime, tensors, pending, tokens, forgotten, .. } = program;
-    drop((tensors, pending, tokens));
-    while watcher.pending() > 0 && watcher.turn() {}
-    while watcher.turn() {}
-    let (counts, left) = (runtime.counts(), device.memory_use());
-    assert_eq!(device.misuses(), [], "seed {seed}");
-    assert_eq!(counts.in_flight(), 0, "seed {seed}: {counts:?}");
-    let accounted = usize::try_from(counts.owners_leaked + counts.frees_failed).unwrap() + forgotten;
-    assert!(left.buffers + left.pinned <= accounted, "seed {seed}: {left:?} {counts:?}");
-    let well = device.health().is_none();
-    if well && forgotten == 0 && counts.leaked == 0 {
-        assert_eq!(left, MemoryUse::default(), "seed {seed}: {counts:?}");
-    }
-    well
-}
-
-fn seeds() -> Range<u64> {
-    let number = |text: &str| text.parse::<u64>().unwrap();
-    // tidy: allow(env) how much a test does is said by whoever runs it
-    match std::env::var("SEEDS") {
-        Ok(text) => match text.split_once('-') {
-            Some((from, to)) => number(from)..number(to),
-            None => 0..number(&text),
-        },
-        Err(_) => 0..SEEDS,
-    }
-}
-
-/// A swarm whose waits all end: without a deadline one for a point that is stuck never does.
-fn swarm(seed: u64) -> Faults {
-    Faults { stuck_ppm: 0, ..Faults::swarm(seed) }
-}
-
-/// Those of them that forge no word.
-fn honest(seed: u64) -> Faults {
-    let Faults { lost_store_ppm, late_store, fault_at, fault_at_call, slow_query, unsupported_ppm, .. } =
-        swarm(seed);
-    Faults {
-        lost_store_ppm,
-        late_store,
-        fault_at,
-        fault_at_call,
-        slow_query,
-        unsupported_ppm,
-        ..Faults::none()
-    }
-}
-
-/// Panics on purpose are not shown.
-fn quietly(check: impl FnOnce()) {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let text = info.payload().downcast_ref::<&str>().copied().unwrap_or_default();
-        if !text.contains("on purpose") {
-            hook(info);
-        }
-    }));
-    check();
-}
-
-#[test]
-fn programs_whose_tasks_watch_by_themselves() {
-    quietly(|| {
-        let all = seeds();
-        let total = all.end - all.start;
-        let mut well = 0;
-        for seed in all {
-            // By the word's authority three times in four.
-            let strict = seed % 4 == 0;
-            let faults = match seed % 8 {
-                1 => Faults::none(),
-                _ if strict => swarm(seed),
-                _ => honest(seed),
-            };
-            well += u64::from(run(seed, &faults, strict));
-        }
-        assert!(
-            total < 1_000 || (total / 8..total).contains(&well),
-            "both kinds of devices were there: {well}"
-        );
-    });
-}
-
-#[test]
-fn a_fault_at_each_call_of_some_programs() {
-    quietly(|| {
-        for seed in 0..12 {
-            for call in 1..120 {
-                let faults = Faults { fault_at_call: Some(call), ..Faults::none() };
-                run(seed, &faults, seed % 4 == 0);
-            }
-        }
-    });
-}
-
-#[test]
-fn what_is_refused_is_told_by_its_code() {
-    let device = SimDevice::new(VirtualTime::new(), CONFIG).unwrap();
-    let watcher = VirtualWatcher::new(&device);
-    let runtime = Runtime::new(device, &SingleStream, watcher.clone()).unwrap();
-    let mut future = Tensor::full(LEN, 1_u8).on(&runtime);
-    watcher.run(&mut future).unwrap().unwrap();
-    let again = watcher.run(future).unwrap();
-    assert_eq!(again.unwrap_err().code(), ErrorCode::PolledAfterEnd);
 }

@@ -1,0 +1,164 @@
+//! Branches: parts of one operation that need nothing of each other, each in a stream of its own.
+//!
+//! ```text
+//!   home    ──work──●───first branch───────◄──◄── what comes behind
+//!                   │                      │  │
+//!   another         └►──second branch──●───┘  │        ● an event is recorded, ► a stream waits for it
+//!   another         └►──third branch───●──────┘
+//! ```
+//!
+//! The place where the branches begin is recorded where something of the operation is in front of it; the place where one ends, where
+//! something was enqueued in it. So the point of the operation, which is in its home, is behind all of them: there is one flight, and what any branch keeps lives until all are
+//! done. A wait is only ever enqueued for a place that was recorded before.
+//!
+//! A branch has a place among what is in flight in its stream. Where no other stream has one it runs in the home of its operation.
+//!
+//! Where one fails or panics the others are joined all the same. Where a stream cannot be joined, what was enqueued there gets a flight of
+//! its own, and what is kept by then is let go once both are done.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use wakeline_core::Error;
+
+use crate::events::Tick;
+use crate::op::DeviceOp;
+use crate::owner::Owner;
+use crate::port::Device;
+use crate::stream::Stream;
+use crate::submission::Submission;
+use crate::sync::Lock;
+
+/// How many branches cost no allocation.
+const BRANCHES_INLINE: usize = 8;
+
+pub(crate) struct Branches<'s, D: Device> {
+    submission: &'s mut Submission<D>,
+    home: Stream<D>,
+    /// Where the branches that are still to come run, the last first; `None` stands for home.
+    streams: SmallVec<[Option<Stream<D>>; BRANCHES_INLINE]>,
+    /// Which streams have branches around these.
+    around: u64,
+    /// The place that all branches come behind.
+    behind: Option<Tick>,
+    /// Whether something of the operation, or that it is behind, was in front of the branches; and whether anything of them is in home.
+    began_touched: bool,
+    touched: bool,
+    /// Where something was enqueued that home does not wait for yet.
+    away: SmallVec<[Stream<D>; BRANCHES_INLINE]>,
+}
+
+impl<'s, D: Device> Branches<'s, D> {
+    /// Chooses the streams of so many branches, and records where they begin.
+    ///
+    /// # Errors
+    ///
+    /// What the device says.
+    pub(crate) fn new(submission: &'s mut Submission<D>, count: usize) -> Result<Self, Error> {
+        let (home, touched) = (submission.stream.clone(), submission.touched.get());
+        let (mut streams, around) = (SmallVec::new(), submission.at_work);
+        if let (Some(runtime), Some(permit)) = (&submission.elsewhere, &mut submission.permit) {
+            let count = count.saturating_sub(1);
+            streams.extend(runtime.branches((&home, permit), &mut submission.at_work, count));
+            streams.reverse();
+        }
+        let mut behind = None;
+        if touched && streams.iter().any(Option::is_some) {
+            let tick = home.events().next(home.device())?;
+            home.events().record(home.device(), home.raw(), tick)?;
+            behind = Some(tick);
+        }
+        // The first runs in home.
+        streams.push(None);
+        let away = SmallVec::new();
+        Ok(Self { submission, home, streams, around, behind, began_touched: touched, touched, away })
+    }
+
+    /// Submits the next branch.
+    ///
+    /// # Errors
+    ///
+    /// Its own, and what the device says.
+    pub(crate) fn run<O>(&mut self, op: O) -> Result<O::Pending, Error>
+    where
+        O: DeviceOp<Device = D>,
+    {
+        let Some(stream) = self.streams.pop().flatten() else {
+            self.submission.touched.set(self.touched);
+            let pending = op.execute(self.submission);
+            self.touched = self.submission.touched.get();
+            return pending;
+        };
+        if let Some(behind) = self.behind {
+            self.home.events().wait(stream.device(), stream.raw(), behind)?;
+        }
+        self.submission.stream = stream.clone();
+        self.submission.touched.set(self.began_touched);
+        let begun = self.away.len();
+        if !self.away.iter().any(|other| other.id() == stream.id()) {
+            self.away.push(stream);
+        }
+        let pending = op.execute(self.submission);
+        self.submission.stream = self.home.clone();
+        // Nothing was enqueued, and so nothing is to be waited for.
+        if !self.submission.touched.get() {
+            self.away.truncate(begun);
+        }
+        pending
+    }
+
+    /// Has home wait for all of them.
+    ///
+    /// # Errors
+    ///
+    /// What the device says. What was enqueued is accounted for all the same.
+    pub(crate) fn join(mut self) -> Result<(), Error> {
+        self.join_all()
+    }
+
+    fn join_all(&mut self) -> Result<(), Error> {
+        self.submission.stream = self.home.clone();
+        self.submission.at_work = self.around;
+        self.submission.touched.set(self.touched || !self.away.is_empty());
+        let mut joined = Ok(());
+        for stream in core::mem::take(&mut self.away) {
+            if let Err(error) = join(&self.home, &stream) {
+                self.submission.part_from(stream);
+                joined = joined.and(Err(error));
+            }
+        }
+        joined
+    }
+}
+
+/// Has `home` wait for all that is enqueued in `stream`.
+fn join<D: Device>(home: &Stream<D>, stream: &Stream<D>) -> Result<(), Error> {
+    let (device, events) = (stream.device(), stream.events());
+    let tick = events.next(device)?;
+    events.record(device, stream.raw(), tick)?;
+    events.wait(device, home.raw(), tick)
+}
+
+/// Where a branch has failed or panicked.
+impl<D: Device> Drop for Branches<'_, D> {
+    fn drop(&mut self) {
+        // Whoever is told of the failure is told of the first.
+        let _ = self.join_all();
+    }
+}
+
+impl<D: Device> Submission<D> {
+    /// Has what is enqueued in `stream`, which the submission's own point is not behind, seen to its end by itself: what is kept so far is
+    /// let go once both are done.
+    #[cold]
+    fn part_from(&mut self, stream: Stream<D>) {
+        let permit = stream.lane().admit_anyway();
+        let mut other = Self::new(stream, permit);
+        for owner in core::mem::take(&mut self.owners) {
+            let kept = Arc::new(Lock::new(owner));
+            other.owners.push(Owner::new(Arc::clone(&kept)));
+            self.owners.push(Owner::new(kept));
+        }
+        drop(other);
+    }
+}

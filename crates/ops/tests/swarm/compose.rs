@@ -1,0 +1,195 @@
+//! The steps of a program that compose.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+
+use wakeline_core::{Clock, Error, ErrorCode, Nanos};
+use wakeline_ops::{DeviceOp, Tensor, all, gate, unzip, value, zip};
+use wakeline_sim::SimDevice;
+
+use crate::program::{Boxed, Bytes, LEN, Program};
+
+/// A gate stays closed for that long at most.
+const CLOSED_US_MAX: u64 = 400;
+
+/// As many are read at a time at most: no more than a forgotten future may keep.
+const READS_MAX: usize = 6;
+
+fn full(byte: u8) -> impl DeviceOp<Device = SimDevice, Pending = Bytes, Output = Bytes> {
+    Tensor::full(LEN, byte)
+}
+
+impl Program {
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.dice.below(200)).unwrap()
+    }
+
+    pub(crate) fn compose(&mut self) {
+        match self.dice.below(10) {
+            0 => self.zips(),
+            1 => self.diamond(),
+            2 => self.reads_many(),
+            3 => self.shares(),
+            4 => self.unzips(),
+            5 | 6 => self.gates(),
+            7 => self.nests(),
+            8 => self.fails_in_a_branch(),
+            _ => self.boxes(),
+        }
+    }
+
+    fn zips(&mut self) {
+        let byte = self.byte();
+        let op = zip!(full(byte), full(byte).then(|from| full(9).then(move |to| from.copy_to(to))), byte);
+        let (one, other, byte) = if self.dice.one_in(3) {
+            let Some(output) = self.ends(op.in_one_stream()) else { return };
+            output
+        } else {
+            let Some(output) = self.ends(op) else { return };
+            output
+        };
+        self.tensors.extend([(one, byte), (other, byte)]);
+    }
+
+    fn diamond(&mut self) {
+        let byte = self.byte();
+        let op = Tensor::from_host(vec![byte; LEN]).arc().then(|from: Arc<Bytes>| {
+            let (one, other) = (Arc::clone(&from), Arc::clone(&from));
+            let copied = full(1).then(move |to| one.copy_to(to));
+            let read = full(2).then(move |to| other.copy_to(to)).then(|copy| copy.to_host());
+            zip!(copied, zip!(from.to_host(), read))
+        });
+        if let Some((tensor, (first, second))) = self.ends(op) {
+            assert_eq!((&first, &second), (&vec![byte; LEN], &vec![byte; LEN]));
+            self.tensors.push((tensor, byte));
+        }
+    }
+
+    fn reads_many(&mut self) {
+        let some = self.tensors.iter().take(READS_MAX);
+        let reads: Vec<_> = some.clone().map(|(tensor, _)| tensor.to_host()).collect();
+        let wanted: Vec<_> = some.map(|&(_, byte)| vec![byte; LEN]).collect();
+        if self.dice.one_in(2) {
+            if let Some(read) = self.ends(all(reads)) {
+                assert_eq!(read, wanted);
+            }
+            return;
+        }
+        let at_a_time = 1 + usize::try_from(self.dice.below(4)).unwrap();
+        let mut join = self.runtime.join_all(reads, at_a_time);
+        if self.dice.one_in(3) {
+            if let Some(Poll::Ready(Ok(read))) = self.poll(&mut join) {
+                assert_eq!(read, wanted);
+            }
+        } else if let Ok(Ok(read)) = self.watcher.run(join) {
+            assert_eq!(read, wanted);
+        }
+    }
+
+    fn shares(&mut self) {
+        if self.shared.len() < 2 || self.dice.one_in(4) {
+            let byte = self.byte();
+            self.shared.push((Tensor::from_host(vec![byte; LEN]).shared(), byte));
+        }
+        let at = usize::try_from(self.dice.below(self.shared.len() as u64)).unwrap();
+        let (shared, byte) = (self.shared[at].0.clone(), self.shared[at].1);
+        let again = shared.clone();
+        let read = zip!(
+            shared.then(|tensor: Arc<Bytes>| tensor.to_host()),
+            value(()).then(move |()| again).then(|tensor: Arc<Bytes>| tensor.to_host())
+        );
+        if let Some((one, other)) = self.ends(read) {
+            assert_eq!((one, other), (vec![byte; LEN], vec![byte; LEN]));
+        }
+        if self.dice.one_in(4) {
+            drop(self.shared.swap_remove(at));
+        }
+    }
+
+    fn unzips(&mut self) {
+        let byte = self.byte();
+        let (one, other) = unzip!(zip!(full(byte), full(byte + 1)));
+        if self.dice.one_in(2)
+            && let Some(read) = self.ends(other.then(|tensor| tensor.to_host()))
+        {
+            assert_eq!(read, [byte + 1; LEN]);
+        }
+        if let Some(tensor) = self.ends(one) {
+            self.tensors.push((tensor, byte));
+        }
+    }
+
+    /// Whatever becomes of it, it is open at the end: who waits on the spot would let no time pass.
+    fn gates(&mut self) {
+        let byte = self.byte();
+        let closed = Nanos::from_micros(1 + self.dice.below(CLOSED_US_MAX));
+        let (handle, opened) = gate(closed).unwrap();
+        let step =
+            opened.then(move |()| zip!(full(byte), value(byte))).first().then(|tensor| tensor.to_host());
+        let mut future: Boxed = Box::pin(self.wishes(step));
+        let mut handle = Some(handle);
+        if self.dice.one_in(4) {
+            // In front of its submission.
+            handle.take().unwrap().open().unwrap();
+        }
+        let ends = self.poll(&mut future);
+        if self.dice.one_in(3) {
+            self.watcher.turn();
+        }
+        match (self.dice.below(4), handle.take()) {
+            (0, Some(handle)) => drop(handle),
+            (1, Some(handle)) => std::mem::forget(handle),
+            // It may have been opened by its deadline before.
+            (2, Some(handle)) => drop(handle.open()),
+            (_, kept) => handle = kept,
+        }
+        match (ends, self.dice.below(3)) {
+            (Some(Poll::Ready(Ok(read))), _) => assert_eq!(read, [byte; LEN]),
+            (Some(Poll::Ready(Err(_))), _) | (_, 0) => drop(future),
+            (_, 1) => self.forget(future),
+            _ => {
+                if let Ok(Ok(read)) = self.watcher.run(future) {
+                    assert_eq!(read, [byte; LEN]);
+                }
+            }
+        }
+        let until = self.watcher.now() + Nanos::from_micros(CLOSED_US_MAX);
+        while self.watcher.now() < until && self.watcher.turn() {}
+        drop(handle);
+    }
+
+    fn nests(&mut self) {
+        let runtime = self.runtime.clone();
+        let nested = full(3).then(move |tensor: Bytes| value(tensor.to_host().on(&runtime).sync()));
+        if let Some(result) = self.ends(nested) {
+            assert_eq!(result.unwrap_err().code(), ErrorCode::NestedExecution);
+        }
+    }
+
+    fn fails_in_a_branch(&mut self) {
+        let panics = self.dice.one_in(2);
+        let fails = full(4).and_then_with_context(move |submission, tensor| {
+            submission.retain(tensor);
+            assert!(!panics, "on purpose");
+            Err::<wakeline_ops::Value<SimDevice, ()>, _>(Error::new(ErrorCode::Stalled, [&1]))
+        });
+        let op = full(1).then(|tensor: Bytes| zip!(tensor.to_host(), fails, full(2)));
+        let mut future = self.wishes(op);
+        let watcher = self.watcher.clone();
+        let failed = catch_unwind(AssertUnwindSafe(move || watcher.run(&mut future)));
+        assert!(!matches!(failed, Ok(Ok(Ok(_)))));
+    }
+
+    fn boxes(&mut self) {
+        let byte = self.byte();
+        let boxed = (0..=self.dice.below(5)).map(|n| {
+            let op = full(byte).inspect(|tensor| assert_eq!(tensor.len(), LEN)).arc().unwrap_arc();
+            if n % 2 == 0 { op.boxed() } else { op.in_one_stream().boxed() }
+        });
+        let op = all(boxed.collect::<Vec<_>>()).last();
+        if let Some(Some(tensor)) = self.ends(op) {
+            self.tensors.push((tensor, byte));
+        }
+    }
+}
