@@ -60,6 +60,11 @@ pub trait OpsRig {
     /// How long until the driver tells of a fault, at most.
     fn fault_delay(&self) -> Duration;
 
+    /// Whether it does so while a stream waits for a word.
+    fn tells_of_faults_behind_gates(&self) -> bool {
+        true
+    }
+
     /// How many buffers of the device are in use, and whether pinned memory is (1) or none is (0); `None` where nobody counts.
     fn in_use(&self) -> Option<(u64, u64)>;
 
@@ -328,6 +333,10 @@ impl OpsRig for CudaRig {
 
     fn fault_delay(&self) -> Duration {
         self.rig.fault_delay()
+    }
+
+    fn tells_of_faults_behind_gates(&self) -> bool {
+        self.rig.is_fake()
     }
 
     fn in_use(&self) -> Option<(u64, u64)> {

@@ -131,7 +131,7 @@ codes! {
     /// A gate was opened since its handle was dropped. Arguments: none.
     0x002D GateDropped "a gate was opened because its handle was dropped, and not by `open`; what was behind it has run",
     /// A runtime whose flights have not all ended in time. Arguments: how many are in flight, the time waited.
-    0x0030 NotDrained "{} operation(s) are still in flight after {}: nothing of them was ended or freed; wait for longer, or close what tends them, which leaks what they keep",
+    0x002E NotDrained "{} operation(s) are still in flight after {}: nothing of them was ended or freed; wait for longer, or close what tends them, which leaks what they keep",
 }
 
 impl ErrorCode {

@@ -57,6 +57,8 @@ pub struct DeviceFuture<O: DeviceOp> {
     late_us: u32,
     /// It has not been woken before its end yet.
     warms: bool,
+    /// Its last poll looked at the word until it returned.
+    watched: bool,
     verdicts: Verdicts,
     limits: ManuallyDrop<Option<Box<Limits<O::Device>>>>,
 }
@@ -85,7 +87,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
         let state = ManuallyDrop::new(State::Bound(op, runtime, None));
         let limits = ManuallyDrop::new(None);
-        Self { state, key: 0, late_us: 0, warms: true, verdicts: None, limits }
+        Self { state, key: 0, late_us: 0, warms: true, watched: false, verdicts: None, limits }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -232,6 +234,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
                 }
                 *self.state = State::Flying(flight, word, stream, pending);
                 self.warms &= !watches;
+                self.watched = watches;
                 // Whoever tends has ended it on the spot, or meanwhile.
                 if over { self.watch_on(context) } else { Poll::Pending }
             }
@@ -269,7 +272,9 @@ impl<O: DeviceOp> DeviceFuture<O> {
             self.warms = false;
             Looked::Again
         } else {
-            core.watch_on(flight, word.as_ref())
+            let looked = core.watch_on(flight, word.as_ref(), self.watched);
+            self.watched = looked == Looked::Again;
+            looked
         };
         if looked == Looked::Ended {
             return self.finish(Ok(()));

@@ -385,8 +385,9 @@ impl<D: Device> Core<D> {
         early
     }
 
-    /// A later poll: looks at the word, and watches it where the task is to.
-    pub(crate) fn watch_on(&self, flight: &Handle, word: Option<&Word<D>>) -> Looked {
+    /// A later poll: looks at the word, and watches it where the task is to. `watched` says that the last one did until it returned: what has come since then is known
+    /// to have come now, give or take the turn of the others.
+    pub(crate) fn watch_on(&self, flight: &Handle, word: Option<&Word<D>>, watched: bool) -> Looked {
         let reached = || word.is_some_and(MemoryDescriptor::reached);
         let (lookout, who) = flight.lookout();
         if flight.is_over() {
@@ -395,7 +396,7 @@ impl<D: Device> Core<D> {
         }
         if reached() {
             self.tender.unwatch(lookout, who);
-            return self.see(flight, Seen { at: self.tender.now(), exact: false });
+            return self.see(flight, Seen { at: self.tender.now(), exact: watched });
         }
         if lookout.until().is_none() {
             return Looked::Pends;
