@@ -14,7 +14,7 @@ pub const USAGE: &str = "usage: cargo xtask bench [NAME..] [options], bench list
   report FILE..    show earlier runs, compare them, or guard them; see report --help
   --quick          fewer cases and less of each: under 3 minutes in all
   --device KIND    auto, sim or cuda: what the work runs on (default: auto, a GPU where there is one)
-  --arms A,B,..    plans, hosts, and names of the raw and the peers' ways; see `list` (default: some of each)
+  --arms A,B,..    plans, hosts, and names of the raw, the operations' and the peers' ways; see `list` (default: some of each)
   --out DIR        write DIR/run.jsonl and DIR/report.html (default: out/bench)
   --baseline FILE  compare with an earlier run: what changed, by the ratios to the base
   --seed N         what loads are drawn from (default: 0)
@@ -24,7 +24,7 @@ pub const USAGE: &str = "usage: cargo xtask bench [NAME..] [options], bench list
   --nvml FILE      load this library in place of the system's NVIDIA management library
   --peers          with arms of other libraries, on a GPU; only behind `cargo xtask bench`: see benches/peers/README.md
   --commit HASH    what the program was built from, for the record
-Without a GPU `--device cuda` says so and ends with code 3.";
+Without a GPU `--device cuda` says so and ends with code 3; a library that is named and cannot be used is an error.";
 
 /// Where records go if nothing is said.
 const OUT: &str = "out/bench";

@@ -103,6 +103,39 @@ fn a_guard_on_a_run_that_was_cut_off_does_not_pass() {
     }
 }
 
+/// A file that counts its lines has lost none, and none of the arms was for the suite; of another nobody knows.
+#[test]
+fn a_suite_that_the_first_line_promises_is_missed() {
+    let mut file = synthetic::full("run.jsonl", 1, 1.0);
+    file.cells.retain(|cell| cell.suite != "burn");
+    let unjudged = |file: &RunFile, text: &str| match text.parse::<Condition>().unwrap().judge(file, None) {
+        Ok((_, unjudged)) => unjudged,
+        Err(error) => vec![error.to_string()],
+    };
+    let counted = RunFile::read("run.jsonl", &synthetic::text(&file)).unwrap();
+    assert_eq!((counted.is_counted(), file.is_counted()), (Some(true), Some(false)));
+    let everywhere = "ratio(*/*/poll).cpu > 9";
+    assert_eq!(unjudged(&counted, everywhere), [""; 0]);
+    let missed = unjudged(&file, everywhere);
+    assert!(
+        missed.contains(&"line 1 says that `burn` was run, and no cell of it is here".to_owned()),
+        "{missed:?}"
+    );
+    // A condition on another suite does not miss it.
+    assert_eq!(unjudged(&file, "ratio(wake/*/poll).cpu > 9"), [""; 0]);
+}
+
+/// Comparing with what is no number is false, which is no reason to pass.
+#[test]
+fn an_interval_that_is_no_number_is_not_judged() {
+    let mut file = synthetic::full("run.jsonl", 1, 1.0);
+    for metric in file.cells.iter_mut().filter_map(|cell| cell.metrics.get_mut("cpu")) {
+        metric.ratio = Some(wakeline_benches::Interval { mean: f64::NAN, half_width: Some(0.1), n: 9 });
+    }
+    let error = judge("ratio(wake/*/poll).cpu > 1.5", &file).unwrap_err().to_string();
+    assert!(error.contains("the ends of its interval are no numbers"), "{error}");
+}
+
 /// Of several that match, one that cannot be judged is told, and does not pass with the others.
 #[test]
 fn what_cannot_be_judged_does_not_hide_behind_what_can() {

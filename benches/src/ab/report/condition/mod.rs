@@ -200,16 +200,12 @@ impl Condition {
         let [suite, case, arm] = &self.place;
         let here =
             |cell: &&Cell| suite.matches(&cell.suite) && case.matches(&cell.case) && arm.matches(&cell.arm);
-        let (mut judged, mut why) = (Vec::new(), self.cut_off(file, comparison));
+        let (mut judged, mut why) = (Vec::new(), self.missing(file, comparison));
         let mut left = why.clone();
         let rows = comparison.iter().flat_map(|comparison| &comparison.rows);
         let rows: Vec<&Row> = rows.filter(|row| row.metric == self.metric).collect();
         for cell in file.cells.iter().filter(here) {
-            let is_number = |(_, (low, high)): &(f64, (f64, f64))| low.is_finite() && high.is_finite();
-            let ends = self.ends(cell, &rows);
-            match ends
-                .and_then(|ends| Some(ends).filter(is_number).ok_or("its interval is no number".to_owned()))
-            {
+            match self.ends(cell, &rows).and_then(finite) {
                 Ok((mean, ends)) => {
                     let outcome = self.outcome(ends);
                     judged.push(Judged { place: place(cell), mean, ends, outcome });
@@ -235,15 +231,20 @@ impl Condition {
         }
     }
 
-    /// Which of the files that it is about were cut off, and where.
-    fn cut_off(&self, file: &RunFile, comparison: Option<&Comparison>) -> Vec<String> {
+    /// What is known to be missing in the files that it is about, and where: what was cut off, and of a file that does not count its lines a suite that its first line
+    /// promises. (Of one that does, none of the chosen arms were for it.)
+    fn missing(&self, file: &RunFile, comparison: Option<&Comparison>) -> Vec<String> {
         let before = comparison.filter(|_| self.quantity == Quantity::Change);
         let before = before.and_then(|comparison| Some((&comparison.before, comparison.before_cut_off?)));
         let before = before.map(|(name, line)| format!("{name}, line {line}"));
         let this = file.end.is_none().then(|| format!("line {}", file.last_line));
         let told =
             |place| format!("{place}: the run was cut off here, and what comes after cannot be judged");
-        before.into_iter().chain(this).map(told).collect()
+        let [suite, ..] = &self.place;
+        let promised = file.run.suites.iter().filter(|_| file.is_counted() == Some(false));
+        let empty = promised.filter(|name| suite.matches(name) && file.cells_of(name).next().is_none());
+        let empty = empty.map(|name| format!("line 1 says that `{name}` was run, and no cell of it is here"));
+        before.into_iter().chain(this).map(told).chain(empty).collect()
     }
 
     fn outcome(&self, (low, high): (f64, f64)) -> Outcome {
@@ -284,6 +285,14 @@ impl Condition {
             }
         }
     }
+}
+
+/// The same where its ends are numbers: whatever is compared with what is none is false, and would pass.
+fn finite((mean, (low, high)): (f64, (f64, f64))) -> Result<(f64, (f64, f64)), String> {
+    if low.is_finite() && high.is_finite() {
+        return Ok((mean, (low, high)));
+    }
+    Err("the ends of its interval are no numbers".to_owned())
 }
 
 fn place(cell: &Cell) -> String {
