@@ -192,7 +192,8 @@ impl<D: Device> Submission<D> {
         let fleet = &*core.fleet;
         let flying = fleet.counters.in_flight_before(self.number);
         let now = core.tender.now();
-        let service = fleet.known.expect(wish.kind);
+        // Nobody knows when a gate is opened.
+        let service = if self.held { None } else { fleet.known.expect(wish.kind) };
         let few = flying < FEW_FLIGHTS_MAX && wish.late_us == 0;
         let spins = few && core.trusts && arming == Arming::Armed;
         if spins
@@ -235,7 +236,8 @@ impl<D: Device> Submission<D> {
     ) -> Departed<D> {
         let core = &**self.stream.core();
         let (fleet, Outlook { now, service, flying, spins }) = (&core.fleet, outlook);
-        let ticket = self.stream.lane().depart(now, service);
+        let mut ticket = self.stream.lane().depart(now, service);
+        ticket.held = self.held;
         if let (Some(places), Some(expected)) =
             (self.permit.as_mut().and_then(|it| it.also().as_ref()), ticket.expected)
         {

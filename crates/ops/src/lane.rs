@@ -84,6 +84,8 @@ pub(crate) struct Ticket {
     pub(crate) expected: Option<Instant>,
     /// How long it takes by itself, as it was known then.
     pub(crate) service: Option<Nanos>,
+    /// It waits for the host at a gate: when it ends says nothing of how long it takes.
+    pub(crate) held: bool,
     /// All work up to its end.
     work: u64,
 }
@@ -191,7 +193,7 @@ impl Lane {
             return Nanos::ZERO;
         }
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let ahead = scaled(read(&self.work_ns).wrapping_sub(read(&self.anchor_work)), read(&self.rate));
+        let ahead = scaled(ahead_of(read(&self.work_ns), read(&self.anchor_work)), read(&self.rate));
         let end = read(&self.anchor_at).saturating_add(ahead).max(read(&self.branches_until));
         Instant::from_nanos(end).since(now)
     }
@@ -216,24 +218,24 @@ impl Lane {
 
     /// One more is submitted, which takes `service` where that is known. It has its place by now.
     ///
-    /// Threads that submit or see an end at one moment may lose one of two changes: then an expectation is off until the next end.
+    /// Threads that submit or see an end at one moment may take one's place and another's work: then an expectation is off by what those submit.
     #[inline]
     pub(crate) fn depart(&self, now: Instant, service: Option<Nanos>) -> Ticket {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let before = read(&self.work_ns);
-        let work = before.wrapping_add(service.unwrap_or(Nanos::ZERO).as_nanos());
-        self.work_ns.store(work, Ordering::Relaxed);
+        let own = service.unwrap_or(Nanos::ZERO).as_nanos();
+        let before = self.work_ns.fetch_add(own, Ordering::Relaxed);
+        let work = before.wrapping_add(own);
         let mut expected = service.map(|service| now + service);
         // Several may have had their places before the first of all came here.
         if self.is_alone() || read(&self.sure_at) == 0 {
             self.anchor(now.as_nanos(), before, true);
         } else if let Some(alone) = expected {
-            let ahead = scaled(work.wrapping_sub(read(&self.anchor_work)), read(&self.rate));
+            let ahead = scaled(ahead_of(work, read(&self.anchor_work)), read(&self.rate));
             let behind = Instant::from_nanos(read(&self.anchor_at).saturating_add(ahead));
             let branches = Instant::from_nanos(read(&self.branches_until));
             expected = Some(behind.max(alone).max(branches + alone.since(now)));
         }
-        Ticket { submitted: now, expected, service, work }
+        Ticket { submitted: now, expected, service, held: false, work }
     }
 
     #[inline]
@@ -258,6 +260,11 @@ impl Lane {
             // An end behind it was told of before.
             return None;
         }
+        if ticket.held {
+            // What comes behind it is counted from here.
+            self.anchor(at, ticket.work, true);
+            return None;
+        }
         let mut end = at;
         if ticket.submitted.as_nanos() < anchor_at {
             end = self.correct(ticket, at, exact);
@@ -272,10 +279,10 @@ impl Lane {
     fn correct(&self, ticket: &Ticket, at: u64, exact: bool) -> u64 {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (rate, anchor_work) = (read(&self.rate), read(&self.anchor_work));
-        let backlog = read(&self.work_ns).wrapping_sub(anchor_work).min(BACKLOG_NS_MAX);
+        let backlog = ahead_of(read(&self.work_ns), anchor_work).min(BACKLOG_NS_MAX);
         let sure_at = read(&self.sure_at);
         let took = at.saturating_sub(sure_at).min(BACKLOG_NS_MAX);
-        let work = ticket.work.wrapping_sub(read(&self.sure_work)).min(BACKLOG_NS_MAX);
+        let work = ahead_of(ticket.work, read(&self.sure_work)).min(BACKLOG_NS_MAX);
         let own = ticket.work.wrapping_sub(anchor_work).min(backlog);
         if ticket.expected.is_none() || work == 0 || own == 0 {
             return at;
@@ -295,6 +302,12 @@ impl Lane {
         self.rate.store(changed, Ordering::Relaxed);
         end
     }
+}
+
+/// How much work is between; none where another thread has seen the end of later work meanwhile.
+fn ahead_of(work: u64, anchor: u64) -> u64 {
+    let since = work.wrapping_sub(anchor);
+    if since.cast_signed() < 0 { 0 } else { since }
 }
 
 /// How long so much work takes at this rate.
@@ -370,6 +383,47 @@ mod tests {
         let third = lane.depart(begin + us(210), Some(us(100))).expected.unwrap();
         assert!(third.since(begin + us(210)) < us(130), "{third:?}");
         drop(permits);
+    }
+
+    /// What one of them reads may be older than what another has seen to end since.
+    #[test]
+    fn threads_that_submit_in_one_stream_at_a_time_are_never_far_off() {
+        const EACH: u64 = 20_000;
+        let (lane, clock, worst) = (Lane::new(), AtomicU64::new(1_000_000), AtomicU64::new(0));
+        let now = || Instant::from_nanos(clock.fetch_add(100, Ordering::Relaxed));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut flying = VecDeque::new();
+                    for _ in 0..EACH {
+                        let (ticket, permit) = depart(&lane, now(), Some(us(20)));
+                        let ahead = ticket.expected.unwrap().since(ticket.submitted);
+                        worst.fetch_max(ahead.max(lane.residual(now())).as_nanos(), Ordering::Relaxed);
+                        flying.push_back((ticket, permit));
+                        if flying.len() > 2 {
+                            let (ticket, permit) = flying.pop_front().unwrap();
+                            lane.arrive(&ticket, now(), true);
+                            drop(permit);
+                        }
+                    }
+                });
+            }
+        });
+        // As much as all of it takes at the highest rate, and no hour.
+        let most = us(20).as_nanos() * 8 * EACH * 16;
+        assert!(worst.load(Ordering::Relaxed) < most, "{worst:?} ns ahead");
+    }
+
+    /// Nobody knows for how long a gate is closed.
+    #[test]
+    fn what_waits_at_a_gate_teaches_nothing_and_what_is_behind_it_is_counted_from_its_end() {
+        let lane = Lane::new();
+        let (mut held, behind) = (depart(&lane, at(0), None), depart(&lane, at(1), Some(us(50))));
+        held.0.held = true;
+        assert_eq!(lane.arrive(&held.0, at(1_500_000), false), None);
+        let next = depart(&lane, at(1_500_010), Some(us(50)));
+        assert_eq!(next.0.expected, Some(at(1_500_100)), "behind one more");
+        assert_eq!(lane.arrive(&behind.0, at(1_500_050), true), Some(took(us(50), true)));
     }
 
     /// Two that ended long before anybody was told, and a third that was submitted then: the stream had nothing to do in between.

@@ -11,7 +11,7 @@
 //! submission cannot do so: it waits for that thread's calls, which enqueue and do not wait, for a bounded time.
 
 use core::task::{Context, Poll, Waker};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::events::Tick;
 use crate::op::DeviceOp;
 use crate::panics::survive;
 use crate::stream::Stream;
-use crate::submission::Submission;
+use crate::submission::{Submission, Verdict};
 use crate::sync::{Condvar, Lock};
 
 /// How long an operation waits in the midst of its submission for another thread that submits what it shares.
@@ -37,7 +37,8 @@ enum State<O: DeviceOp, V> {
     Idle(O),
     /// By that thread; who is to be woken when it is over.
     Submitting(ThreadId, Vec<Waker>),
-    Done(V, Option<Place<O>>),
+    /// With who has a say in whether it went well.
+    Done(V, Option<Place<O>>, Vec<Arc<dyn Verdict>>),
     Failed(Error),
 }
 
@@ -94,7 +95,10 @@ impl<O: DeviceOp, V> Once<O, V> {
         }
         match &mut *state {
             State::Failed(error) => return Err(error.clone()),
-            State::Done(value, place) => {
+            State::Done(value, place, heard) => {
+                for by in heard.iter() {
+                    submission.hear(Arc::clone(by));
+                }
                 let Some(place) = place else { return Ok(take(value)) };
                 let (stream, tick) = (place.stream.clone(), place.tick);
                 submission.come_behind(&stream, tick)?;
@@ -108,11 +112,12 @@ impl<O: DeviceOp, V> Once<O, V> {
         };
         drop(state);
         let mut ends = Ends(self, Some(State::Failed(Error::new(ErrorCode::SharedPanicked, []))));
-        let (state, given) = match Self::submit(op, submission) {
+        let (submitted, heard) = submission.heard_in(|submission| Self::submit(op, submission));
+        let (state, given) = match submitted {
             Ok((pending, place)) => {
                 let mut value = make(pending);
                 let given = take(&mut value);
-                (State::Done(value, place), Ok(given))
+                (State::Done(value, place, heard), Ok(given))
             }
             Err(error) => (State::Failed(error.clone()), Err(error)),
         };
@@ -155,7 +160,7 @@ impl<O: DeviceOp, V> Drop for Ends<'_, O, V> {
 impl<D: crate::port::Device> Submission<D> {
     /// Has what is enqueued from now on come behind this place.
     fn come_behind(&mut self, stream: &Stream<D>, tick: Tick) -> Result<(), Error> {
-        if !std::sync::Arc::ptr_eq(stream.core(), self.stream.core()) {
+        if !Arc::ptr_eq(stream.core(), self.stream.core()) {
             return Err(Error::new(ErrorCode::ForeignMemory, []));
         }
         if stream.id() == self.stream.id() {

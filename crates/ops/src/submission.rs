@@ -34,6 +34,8 @@ pub struct Submission<D: Device> {
     pub(crate) touched: Cell<bool>,
     /// Who has a say in its result once its work is done.
     pub(crate) verdicts: Verdicts,
+    /// It waits for the host at a gate.
+    pub(crate) held: bool,
 }
 
 /// What somebody has to say of work that is done.
@@ -75,6 +77,7 @@ impl<D: Device> Submission<D> {
             at_work: 0,
             touched: Cell::new(false),
             verdicts: None,
+            held: false,
         }
     }
 
@@ -135,8 +138,26 @@ impl<D: Device> Submission<D> {
         self.owners.push(Owner::new(owner));
     }
 
-    /// Lets `by` have a say in the result.
+    /// Runs `part` of it, and says who had a say in that.
+    pub(crate) fn heard_in<R>(&mut self, part: impl FnOnce(&mut Self) -> R) -> (R, Vec<Arc<dyn Verdict>>) {
+        let before = self.verdicts.take();
+        let result = part(self);
+        let mut heard = Vec::new();
+        let mut next = self.verdicts.as_ref();
+        while let Some(told) = next {
+            heard.push(Arc::clone(&told.by));
+            next = told.before.as_ref();
+        }
+        self.verdicts = before;
+        for by in heard.iter().rev() {
+            self.hear(Arc::clone(by));
+        }
+        (result, heard)
+    }
+
+    /// Lets `by`, a gate, have a say in the result.
     pub(crate) fn hear(&mut self, by: Arc<dyn Verdict>) {
+        self.held = true;
         let before = self.verdicts.take();
         self.verdicts = Some(Box::new(Told { by, before }));
     }

@@ -47,6 +47,45 @@ fn what_is_behind_it_starts_when_it_is_opened() {
     rig.assert_clean();
 }
 
+/// How long a gate was closed is not how long the work behind it takes.
+#[test]
+fn what_waited_long_at_a_gate_is_not_expected_to_do_so_again() {
+    let rig = Rig::new();
+    let owner = Arc::new(());
+    for closed in [40, 40, 1, 1] {
+        let (gate, op) = gated(&owner);
+        let mut future = op.on(&rig.runtime);
+        assert!(poll_once(&mut future).is_pending());
+        pass(&rig, Nanos::from_millis(closed));
+        let opened = rig.watcher.now();
+        gate.open().unwrap();
+        rig.run(future).unwrap();
+        let told = rig.watcher.now().since(opened);
+        assert!(told <= MS + Nanos::from_micros(100), "{told} after it was opened, closed for {closed} ms");
+    }
+    rig.assert_clean();
+}
+
+/// Whoever takes what a shared operation gave hears of the gate in it.
+#[test]
+fn all_who_share_what_is_behind_a_gate_are_told_how_it_was_opened() {
+    let rig = Rig::new();
+    let owner = Arc::new(());
+    let (gate, opened) = gate(Nanos::from_millis(50)).unwrap();
+    let shared = opened.then({
+        let owner = Arc::clone(&owner);
+        move |()| Busy(MS, owner)
+    });
+    let shared = shared.shared();
+    let mut first = shared.clone().on(&rig.runtime);
+    assert!(poll_once(&mut first).is_pending());
+    drop((first, gate));
+    for _ in 0..2 {
+        let later = rig.run(shared.clone().on(&rig.runtime));
+        assert_eq!(later.unwrap_err().code(), ErrorCode::GateDropped);
+    }
+}
+
 #[test]
 fn a_handle_that_is_dropped_opens_it_and_who_awaits_is_told() {
     let rig = Rig::new();
