@@ -50,7 +50,7 @@ fn what_is_behind_it_starts_when_it_is_opened() {
 /// How long a gate was closed is not how long the work behind it takes.
 #[test]
 fn what_waited_long_at_a_gate_is_not_expected_to_do_so_again() {
-    let rig = Rig::new();
+    let rig = Rig::with(&CONFIG, wakeline_ops::PLAN);
     let owner = Arc::new(());
     for closed in [40, 40, 1, 1] {
         let (gate, op) = gated(&owner);
