@@ -22,7 +22,10 @@
 
 use core::sync::atomic::AtomicU64;
 use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use wakeline_core::{Instant, Nanos};
 
@@ -43,6 +46,9 @@ const QUICKENS: u64 = 4;
 /// The most work that counts as in front: an hour, so that products stay within 64 bits.
 const BACKLOG_NS_MAX: u64 = 3_600_000_000_000;
 
+/// How many of those who wait for a place are woken for one.
+const WOKEN_PER_PLACE: usize = 2;
+
 /// Somebody waits for a place.
 const WAITS: usize = 1 << (usize::BITS - 1);
 
@@ -53,7 +59,7 @@ pub(crate) struct Lane {
     places: usize,
     taken: AtomicUsize,
     /// Who waits for one.
-    waiting: Lock<Vec<Waker>>,
+    waiting: Lock<VecDeque<Waker>>,
     /// How much work was submitted since the beginning, as it is expected to take.
     work_ns: AtomicU64,
     /// Where ends are counted from: when the last one came as far as is known, and how much of the work was behind it.
@@ -108,7 +114,7 @@ impl Lane {
         Arc::new(Self {
             places,
             taken: AtomicUsize::new(0),
-            waiting: Lock::new(Vec::new()),
+            waiting: Lock::new(VecDeque::new()),
             work_ns: AtomicU64::new(0),
             anchor_at: AtomicU64::new(0),
             anchor_work: AtomicU64::new(0),
@@ -177,8 +183,9 @@ impl Lane {
     /// Gives a place back.
     #[inline]
     pub(crate) fn give_one(&self) {
-        if self.taken.fetch_sub(1, Ordering::AcqRel) & WAITS != 0 {
-            self.wake_all();
+        let before = self.taken.fetch_sub(1, Ordering::AcqRel);
+        if before & WAITS != 0 {
+            self.wake_some(before & !WAITS == 1);
         }
     }
 
@@ -203,15 +210,20 @@ impl Lane {
         self.branches_until.fetch_max(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Wakes all who wait: one that is woken and never polled again must not keep the others waiting.
+    /// Wakes those who have waited longest, [`WOKEN_PER_PLACE`] of them, since one may have been dropped; `all` where nothing is in flight any more, whose end would wake
+    /// the next: one that is woken and never polled again must not keep the others waiting.
     #[cold]
-    fn wake_all(&self) {
-        let waiting = {
+    fn wake_some(&self, all: bool) {
+        let woken: SmallVec<[Waker; WOKEN_PER_PLACE]> = {
             let mut waiting = self.waiting.lock();
-            self.taken.fetch_and(!WAITS, Ordering::AcqRel);
-            core::mem::take(&mut *waiting)
+            let count = if all { waiting.len() } else { waiting.len().min(WOKEN_PER_PLACE) };
+            let woken = waiting.drain(..count).collect();
+            if waiting.is_empty() {
+                self.taken.fetch_and(!WAITS, Ordering::AcqRel);
+            }
+            woken
         };
-        for waker in waiting {
+        for waker in woken {
             survive(|| waker.wake());
         }
     }
@@ -335,7 +347,8 @@ impl Drop for Permit {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::collections::VecDeque;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
 
     use super::*;
 
@@ -424,6 +437,33 @@ mod tests {
         let next = depart(&lane, at(1_500_010), Some(us(50)));
         assert_eq!(next.0.expected, Some(at(1_500_100)), "behind one more");
         assert_eq!(lane.arrive(&behind.0, at(1_500_050), true), Some(took(us(50), true)));
+    }
+
+    /// A few are woken for each place, the first to come first, and all that are left once nothing is in flight that would wake them.
+    #[test]
+    fn few_are_woken_for_a_place_and_none_is_left_behind() {
+        #[derive(Default)]
+        struct Woken(AtomicUsize);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let lane = Lane::of(2);
+        let places = [0; 2].map(|_| lane.admit_anyway());
+        let tasks: Vec<_> = (0..100).map(|_| Arc::new(Woken::default())).collect();
+        for task in tasks.iter().chain(&tasks) {
+            let waker = Waker::from(Arc::clone(task));
+            assert!(lane.admit(&Context::from_waker(&waker)).is_pending(), "twice, and registered once");
+        }
+        let woken = || tasks.iter().map(|task| task.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let [first, second] = places;
+        drop(first);
+        assert_eq!(woken()[..4], [1, 1, 0, 0]);
+        assert_eq!(woken().iter().sum::<usize>(), 2);
+        // Those two are never polled again.
+        drop(second);
+        assert!(woken().iter().all(|times| *times == 1), "{:?}", woken());
     }
 
     /// Two that ended long before anybody was told, and a third that was submitted then: the stream had nothing to do in between.
