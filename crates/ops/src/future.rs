@@ -35,7 +35,7 @@ use crate::submission::{Submission, Verdicts, judge};
 ///
 /// # Cost
 ///
-/// Of the host's time, beside the device's own calls, no allocation once as many have been in flight at a time: about 470 instructions where its first poll sees the
+/// Of the host's time, beside the device's own calls, no allocation once as many have been in flight at a time: about 580 instructions where its first poll sees the
 /// end. Else about 1,000 for building it, submitting it and handing it over, in which two locks are taken that nobody else wants by then, and 600 for
 /// its end, four locks, a third of that on the thread of whoever tends where the task does not see it by itself. `cargo xtask instructions` counts them. Besides, each
 /// [`retained`](Submission::retain) owner costs some 50, and a [limit](Self::deadline) an allocation.
