@@ -14,8 +14,9 @@ impl Draws {
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut bytes = [0; 16];
         let (first, second) = bytes.split_at_mut(8);
-        first.copy_from_slice(&seed.to_le_bytes());
-        second.copy_from_slice(&stream.to_le_bytes());
+        // A generator takes its own stream without the lowest bit; and those of neighbouring ones, from the same state, resemble each other at first.
+        first.copy_from_slice(&(seed ^ scattered(stream)).to_le_bytes());
+        second.copy_from_slice(&(stream << 1).to_le_bytes());
         Self(Pcg32::from_seed(bytes))
     }
 
@@ -55,6 +56,13 @@ impl Draws {
     }
 }
 
+/// Another number for each, of which half the bits differ between neighbours: the end of `SplitMix64`.
+const fn scattered(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +79,10 @@ mod tests {
         };
         assert_eq!(of(1, 1), of(1, 1));
         assert_ne!(of(1, 1), of(1, 2));
+        // Also where they differ by one bit, whichever.
+        for bit in 0..64 {
+            assert_ne!(of(1, 0), of(1, 1 << bit), "bit {bit}");
+        }
         assert_ne!(of(1, 1), of(2, 1));
     }
 
