@@ -24,6 +24,7 @@ use crate::hosted::Hosted;
 use crate::path::CompletionPath;
 use crate::pinned::Blocks;
 use crate::pool::{Armed, PAGE_BYTES, Place, Pool};
+use crate::process;
 use crate::sync::Lock;
 use crate::warm::Warming;
 
@@ -82,7 +83,7 @@ impl<D: LineDriver> Inner<D> {
             pinned_bytes_max: config.pinned_bytes_max,
             path: OnceLock::new(),
             fault: OnceLock::new(),
-            process: std::process::id(),
+            process: process::id(),
             closed: AtomicBool::new(false),
             pool: Lock::default(),
             events: Lock::default(),
@@ -145,7 +146,7 @@ impl<D: LineDriver> Inner<D> {
     }
 
     pub(crate) fn forked(&self) -> bool {
-        self.process != std::process::id()
+        self.process != process::id()
     }
 
     /// Binds the context for the calls of one operation.

@@ -233,7 +233,7 @@ impl<D: LineDriver> CompletionPort for Port<D> {
 
     fn arm(&mut self) -> Result<Arming, Error> {
         if self.word.is_some() {
-            // A fork's child does not have the word. One system call, at the beginning of a wait and not behind its end.
+            // A fork's child does not have the word.
             self.inner().original()?;
             return Ok(Arming::Armed);
         }
