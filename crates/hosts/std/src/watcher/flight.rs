@@ -76,10 +76,8 @@ impl Next {
 pub(super) trait Fly: Send + Sync {
     fn tag(&self) -> &Tag;
 
-    /// Where its task is told until when to watch.
-    fn lookout(&self) -> &Lookout {
-        &self.tag().lookout
-    }
+    /// Tells its task, which is woken at about `wake_at` for that, to watch until then.
+    fn rouse(&self, _wake_at: Instant, _watch_until: Instant) {}
 
     /// Where there is no waker but somebody to be told: tells of the end, once, or before that wakes the task for nothing. False where
     /// there is nobody. Runs code of others: the caller holds no lock.
@@ -149,7 +147,7 @@ pub(super) trait Fly: Send + Sync {
     fn unwatch(&self, lines: &mut Lines, flight: u32);
 }
 
-/// What every flight has.
+/// What every flight has. Kept small: words that are awaited by the million have nothing else.
 #[derive(Debug)]
 pub(super) struct Tag {
     /// Whose seat it takes, if it does.
@@ -157,9 +155,6 @@ pub(super) struct Tag {
     pub(super) waker: AtomicWaker,
     /// Where it stands in its shard.
     pub(super) number: AtomicU32,
-    pub(super) lookout: Lookout,
-    /// When its wait began.
-    pub(super) begun: Instant,
     /// Nobody awaits it any more.
     abandoned: AtomicBool,
     /// Whether it counts against the limit.
@@ -182,8 +177,6 @@ impl Tag {
             home: None,
             waker: AtomicWaker::new(),
             number: AtomicU32::new(NOWHERE),
-            lookout: Lookout::new(),
-            begun: Instant::ORIGIN,
             abandoned: AtomicBool::new(false),
             seated: AtomicBool::new(false),
         }
@@ -225,6 +218,10 @@ impl Drop for Tag {
 #[derive(Debug)]
 pub(super) struct Flight<P: CompletionPort> {
     pub(super) tag: Tag,
+    /// Where its task is told until when to watch.
+    pub(super) lookout: Lookout,
+    /// When its wait began.
+    begun: Instant,
     pub(super) options: Options,
     point: Point,
     observed: AtomicBool,
@@ -268,6 +265,8 @@ impl<P: CompletionPort> Flight<P> {
         };
         Self {
             tag: Tag::new(),
+            lookout: Lookout::new(),
+            begun: Instant::ORIGIN,
             options,
             point: point.clone(),
             observed: AtomicBool::new(false),
@@ -280,10 +279,11 @@ impl<P: CompletionPort> Flight<P> {
     }
 
     /// The flight of a wait that has been started.
-    pub(super) fn new(mut tag: Tag, options: Options, point: Point, wait: Wait, port: P) -> Self {
-        tag.begun = wait.started();
+    pub(super) fn new(tag: Tag, options: Options, point: Point, wait: Wait, port: P) -> Self {
         Self {
             tag,
+            lookout: Lookout::new(),
+            begun: wait.started(),
             options,
             point,
             observed: AtomicBool::new(false),
@@ -293,6 +293,13 @@ impl<P: CompletionPort> Flight<P> {
             inner: Lock::new(Inner { wait, port: Some(port), fault: None }),
             outcome: Once::new(),
         }
+    }
+
+    /// Has the task that is told by this lookout watch.
+    pub(super) fn rouse_by(&self, lookout: &Lookout, wake_at: Instant, watch_until: Instant) {
+        // By how much the shard's thread is late is part of what a wake-up takes.
+        lookout.woken(wake_at, wake_at.since(self.begun));
+        lookout.watch_until(watch_until);
     }
 
     pub(super) fn point(&self) -> &Point {
@@ -413,6 +420,10 @@ where
         &self.tag
     }
 
+    fn rouse(&self, wake_at: Instant, watch_until: Instant) {
+        self.rouse_by(&self.lookout, wake_at, watch_until);
+    }
+
     fn see(&self, now: Instant, seen: Seen) -> Next {
         if self.is_over() {
             return Next::Over;
@@ -526,7 +537,7 @@ where
         }
         // A landing far ahead of the end is followed by another: its task would be woken to no end.
         let margin = self.inner.lock().wait.margin().filter(|margin| margin.as_nanos() <= MARGIN_NS_MAX)?;
-        let (before, until) = self.tag.home.as_ref()?.wake_time.early(self.tag.begun, landing, margin);
+        let (before, until) = self.tag.home.as_ref()?.wake_time.early(self.begun, landing, margin);
         Some((before, until.min(self.options.deadline)))
     }
 

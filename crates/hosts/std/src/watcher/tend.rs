@@ -213,6 +213,13 @@ impl<P: CompletionPort, A, E> Tended<P, A, E> {
     }
 }
 
+impl<P: CompletionPort, A: Awaiter, E> Tended<P, A, E> {
+    /// The awaiter's own, which it looks at; else one that nobody does.
+    fn lookout(&self) -> &Lookout {
+        self.awaiter.as_ref().and_then(Awaiter::lookout).unwrap_or(&self.flight.lookout)
+    }
+}
+
 impl<P, A, E> Fly for Tended<P, A, E>
 where
     P: CompletionPort + Send + 'static,
@@ -224,8 +231,8 @@ where
         self.flight.tag()
     }
 
-    fn lookout(&self) -> &Lookout {
-        self.awaiter.as_ref().and_then(Awaiter::lookout).unwrap_or(&self.flight.tag.lookout)
+    fn rouse(&self, wake_at: Instant, watch_until: Instant) {
+        self.flight.rouse_by(self.lookout(), wake_at, watch_until);
     }
 
     fn tell(&self) -> bool {

@@ -61,10 +61,7 @@ impl Core {
                 let next = entry.fly.land(now);
                 if let (Early::Rouse { wake_at, look_at, watch_until }, Next::Watch { until }) = (early, next)
                 {
-                    let (lookout, slept) = (entry.fly.lookout(), wake_at.since(entry.fly.tag().begun));
-                    // By how much this thread is late is part of what a wake-up takes.
-                    lookout.woken(wake_at, slept);
-                    lookout.watch_until(watch_until);
+                    entry.fly.rouse(wake_at, watch_until);
                     shard.counters.early_wakes.add(1);
                     self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
                     self.roused.push(number);
