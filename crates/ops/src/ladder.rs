@@ -113,7 +113,9 @@ impl<D: Device> Core<D> {
     #[inline(always)]
     pub(crate) fn arm(&self, stream: &Stream<D>) -> Result<Armed<D>, Error> {
         if self.by_word {
-            let mut point = OpPoint::new(self.device.armed_point(stream.raw())?);
+            let (device, raw) = (&self.device, stream.raw());
+            let point = if self.trusts { device.word_point(raw) } else { device.armed_point(raw) };
+            let mut point = OpPoint::new(point?);
             if point.arm_own()? == Arming::Armed {
                 return Ok((point, Arming::Armed));
             }
