@@ -201,7 +201,9 @@ where
         }
         let trusted = flight.trusted();
         if woken && trusted {
-            flight.rehearse(clock.now());
+            let other = flight.rehearsed(clock.now());
+            other.tag.waker.register(context.waker());
+            panics::let_go(other.tag.waker.take());
         }
         let ended = || flight.is_over() || trusted && flight.word_reached();
         let watched = wake_time::watch(&flight.lookout, who, clock, ended);

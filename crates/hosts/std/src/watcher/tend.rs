@@ -14,6 +14,7 @@ use super::lines::Lines;
 use super::look::Look;
 use super::shelf::Shelf;
 use super::sync::Lock;
+use super::wake_time::Lead;
 use super::{WatcherHandle, home::Home, panics, wake_time};
 use crate::points::Point;
 
@@ -231,8 +232,8 @@ where
         self.flight.tag()
     }
 
-    fn rouse(&self, wake_at: Instant, watch_until: Instant) {
-        self.flight.rouse_by(self.lookout(), wake_at, watch_until);
+    fn rouse(&self, wake_at: Instant, lead: Lead) {
+        self.flight.rouse_by(self.lookout(), wake_at, lead);
     }
 
     fn tell(&self) -> bool {
@@ -321,7 +322,7 @@ where
         self.flight.trusted()
     }
 
-    fn early(&self, landing: Instant) -> Option<(Nanos, Instant)> {
+    fn early(&self, landing: Instant) -> Option<Lead> {
         self.flight.early(landing)
     }
 
