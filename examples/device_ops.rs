@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use wakeline::ops::port::{Launch, Shape};
-use wakeline::ops::{DeviceOp, KernelArg, Runtime, StreamPoolRoundRobin, Tensor, launch};
+use wakeline::ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
 use wakeline::sim::{RealTime, SimConfig, SimDevice, SimKernel};
+use wakeline::tensor::{KernelArg, Tensor, launch};
 use wakeline::{Error, Nanos, cuda};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher};
 

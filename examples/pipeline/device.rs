@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use wakeline::ops::port::{Launch, Shape};
-use wakeline::ops::{DeviceOp, KernelArg, LeastLoaded, Runtime, Tensor, empty, launch};
+use wakeline::ops::{DeviceOp, LeastLoaded, Runtime, empty};
 use wakeline::sim::{RealTime, SimConfig, SimDevice, SimKernel};
+use wakeline::tensor::{KernelArg, Tensor, launch};
 use wakeline::{Error, Nanos, cuda};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher};
 

@@ -21,7 +21,8 @@ use clap::{Parser, ValueEnum};
 use device::Machine;
 use timeline::Timeline;
 use wakeline::ops::port::{Gates, Launch};
-use wakeline::ops::{DeviceOp, FromHost, GateOp, Shared, Tensor, gate, zip};
+use wakeline::ops::{DeviceOp, GateOp, Shared, gate, zip};
+use wakeline::tensor::{FromHost, Tensor};
 use wakeline::{Error, ErrorCode, Nanos};
 
 /// How many batches are enqueued ahead of the one whose result the host writes.

@@ -15,11 +15,10 @@ use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX, TRAP};
 use wakeline_cuda::{Cuda, CudaDevice, DEVICE_BYTES_KEPT, Function};
 use wakeline_fake_driver::{Fake, thread_id};
 use wakeline_ops::port::{self, Shape};
-use wakeline_ops::{
-    DeviceOp, KernelArg, Launch, Runtime, StreamPoolRoundRobin, Submission, Tensor, device_op, launch,
-};
+use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Submission, device_op};
 use wakeline_sim::{MemoryUse, SimConfig, SimKernel};
 use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
 use crate::rig::{OWN_PROCESS, Rig, in_own_process};
 use crate::watching::{RealDevice, Stage};

@@ -53,7 +53,8 @@ impl<D: Device> Runtime<D> {
     /// its own. Costs an allocation.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let watcher = VirtualWatcher::new(&device);

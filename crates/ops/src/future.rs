@@ -143,7 +143,8 @@ impl<O: DeviceOp> DeviceFuture<O> {
     ///
     /// ```
     /// use wakeline_core::{ErrorCode, Nanos};
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let config = SimConfig { copy_ns: 5_000_000, ..SimConfig::default() };
     /// let device = SimDevice::new(VirtualTime::new(), config)?;

@@ -33,9 +33,34 @@ use crate::sync::{Lock, MutexGuard};
 /// What there is for each buffer of a call.
 type Few<T> = SmallVec<[T; 8]>;
 
-/// A buffer of the device with the record of its uses. Freed when nobody holds it any more; every flight that uses it holds it.
-pub(crate) struct Storage<D: Memory> {
+/// A buffer of the device with the record of its uses: what a library of tensors builds on.
+///
+/// It is used by [`Submission::touch`], which orders the uses, whichever streams they are in. Freed when nobody holds it any more, in the order of
+/// the stream in which it was allocated; every flight that uses it holds it, so dropping a handle waits for nothing and frees nothing that the
+/// device may still touch.
+///
+/// ```
+/// use wakeline_core::Error;
+/// use wakeline_ops::port::{At, Memory, Pattern, Promise};
+/// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Storage, Submission, value, with_context};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
+/// let zeros = with_context(|submission: &mut Submission<SimDevice>| {
+///     let storage = Storage::alloc(submission, 64)?;
+///     submission.touch(&[storage.write()], |device, stream| {
+///         // SAFETY: the storage stays until this is done, and `touch` orders what else uses it.
+///         let promise = unsafe { Promise::new() };
+///         device.fill(stream, At::from(storage.buffer()), Pattern::One(0), 64, promise)
+///     })?;
+///     Ok(value(storage))
+/// });
+/// assert_eq!(zeros.on(&runtime).sync()?.len_bytes(), 64);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Storage<D: Memory> {
     buffer: D::Buffer,
+    len_bytes: usize,
     /// The stream in which it was allocated, and is freed.
     stream: Stream<D>,
     number: u64,
@@ -56,23 +81,29 @@ struct Use<D: Memory> {
     tick: Tick,
 }
 
-/// A call's use of a buffer.
-pub(crate) struct Touch<'a, D: Memory> {
+/// A call's use of a buffer; see [`Submission::touch`].
+pub struct Touch<'a, D: Memory> {
     storage: &'a Arc<Storage<D>>,
     writes: bool,
 }
 
 impl<D: Memory> Storage<D> {
-    /// Allocates in the stream of the submission.
-    pub(crate) fn alloc(submission: &mut Submission<D>, len: usize) -> Result<Arc<Self>, Error> {
+    /// Allocates in the stream of the submission. What is in it is anything.
+    ///
+    /// Costs an allocation of the device and the recording of an event.
+    ///
+    /// # Errors
+    ///
+    /// What the device says: its fault, or [`OutOfMemory`](ErrorCode::OutOfMemory).
+    pub fn alloc(submission: &mut Submission<D>, len_bytes: usize) -> Result<Arc<Self>, Error> {
         // Numbers say nothing but which is locked first.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let stream = submission.stream().clone();
         let tick = stream.events().next(stream.device())?;
-        let buffer = stream.device().alloc(stream.raw(), len)?;
+        let buffer = stream.device().alloc(stream.raw(), len_bytes)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let uses = Uses { written: None, read: Vec::new(), lost: None };
-        let storage = Arc::new(Self { buffer, stream, number, uses: Lock::new(uses) });
+        let storage = Arc::new(Self { buffer, len_bytes, stream, number, uses: Lock::new(uses) });
         submission.retain_shared(&storage);
         // The allocation is a use as any: other streams come after it.
         let stream = &storage.stream;
@@ -81,16 +112,23 @@ impl<D: Memory> Storage<D> {
         Ok(storage)
     }
 
-    /// The device's name for it.
-    pub(crate) const fn buffer(&self) -> &D::Buffer {
+    /// The device's name for it: for the closure of [`Submission::touch`]. Whatever touches memory by it asks for a [`Promise`].
+    pub const fn buffer(&self) -> &D::Buffer {
         &self.buffer
     }
 
-    pub(crate) const fn read(self: &Arc<Self>) -> Touch<'_, D> {
+    /// How many bytes it has.
+    pub const fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// A use that only reads it.
+    pub const fn read(self: &Arc<Self>) -> Touch<'_, D> {
         Touch { storage: self, writes: false }
     }
 
-    pub(crate) const fn write(self: &Arc<Self>) -> Touch<'_, D> {
+    /// A use that writes it, and may read it.
+    pub const fn write(self: &Arc<Self>) -> Touch<'_, D> {
         Touch { storage: self, writes: true }
     }
 }
@@ -109,7 +147,16 @@ impl<D: Memory> Drop for Storage<D> {
 
 impl<D: Memory> fmt::Debug for Storage<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Storage").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Storage")
+            .field("number", &self.number)
+            .field("len_bytes", &self.len_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Memory> fmt::Debug for Touch<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Touch").field("storage", self.storage).field("writes", &self.writes).finish()
     }
 }
 
@@ -134,11 +181,19 @@ impl<D: Memory> Uses<D> {
 }
 
 impl<D: Memory> Submission<D> {
-    /// Makes one call that enqueues work on these buffers, behind all that it conflicts with. A buffer may be named several times.
+    /// Makes calls that enqueue work on these buffers, behind all that it conflicts with; later uses come behind it. A buffer may be named several
+    /// times. The buffers live until the work of this submission is done.
+    ///
+    /// `enqueue` is called once, with the records of the buffers locked: it MUST only enqueue, in that stream, and what it enqueues MUST touch no
+    /// other buffers, and write none but those named by [`Storage::write`]. That is also what the [`Promise`]s that it makes are for.
     ///
     /// Costs the recording of an event, a wait for each use in another stream that it comes after, and no allocation for up to
     /// eight buffers.
-    pub(crate) fn touch(
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignMemory`](ErrorCode::ForeignMemory) where a buffer is another runtime's; what `enqueue` says; what the device says.
+    pub fn touch(
         &mut self,
         touches: &[Touch<'_, D>],
         enqueue: impl FnOnce(&D, &D::Stream) -> Result<(), Error>,

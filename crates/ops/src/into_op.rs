@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use crate::op::DeviceOp;
-use crate::port::{Device, Memory};
-use crate::tensor::{Element, Tensor};
+use crate::port::Device;
 use crate::value::{Value, value};
 use crate::zip::{All, all};
 
 /// What [`zip!`](crate::zip) and [`all`] take: an operation, a vector of operations, or a value that stands for the operation which gives it.
-/// Values are numbers, `bool`, `()`, texts, tensors and what is in an [`Arc`]; others become operations by [`value`].
+/// Values are numbers, `bool`, `()`, texts, tensors (those of `wakeline-tensor`) and what is in an [`Arc`]; others become operations by [`value`].
 ///
 /// ```
-/// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor, value, zip};
+/// use wakeline_ops::{DeviceOp, Runtime, SingleStream, value, zip};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
@@ -60,14 +60,6 @@ macro_rules! values {
 values!(() bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 &'static str String);
 
 impl<T: Send + Sync + 'static, D: Device> IntoDeviceOp<D> for Arc<T> {
-    type Op = Value<D, Self>;
-
-    fn into_op(self) -> Value<D, Self> {
-        value(self)
-    }
-}
-
-impl<T: Element, D: Memory> IntoDeviceOp<D> for Tensor<T, D> {
     type Op = Value<D, Self>;
 
     fn into_op(self) -> Value<D, Self> {

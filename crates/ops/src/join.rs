@@ -24,7 +24,8 @@ impl<D: Device> Runtime<D> {
     /// costs an allocation for those, and one for the outputs.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let watcher = VirtualWatcher::new(&device);

@@ -14,11 +14,13 @@
 //! | to enqueue ahead, and start by a store | [`gate()`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`], [`ByPriority`], [`Runtime::scheduled`], [`Stream`], [`guide::policies`] |
-//! | memory, kernels | [`Tensor`], [`launch()`] |
+//! | memory, kernels | the tensors of `wakeline-tensor` |
+//! | to build on memory yourself | [`Storage`], [`Touch`], [`Submission::touch`] |
 //! | to bring a device | [`port`] |
 //!
 //! ```
-//! use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+//! use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+//! use wakeline_tensor::Tensor;
 //! use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 //!
 //! let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
@@ -60,7 +62,6 @@ mod hazard;
 mod interest;
 mod into_op;
 mod join;
-mod kernel;
 mod known;
 mod ladder;
 mod lane;
@@ -86,7 +87,6 @@ mod small;
 mod stream;
 mod submission;
 mod sync;
-mod tensor;
 mod then;
 mod unbound;
 mod unzip;
@@ -103,9 +103,9 @@ pub use counts::FlightCounts;
 pub use drain::Drain;
 pub use future::DeviceFuture;
 pub use gate::{GATE_MS_MAX, Gate, GateOp, gate};
+pub use hazard::{Storage, Touch};
 pub use into_op::IntoDeviceOp;
 pub use join::{JOIN_MAX, JoinAll};
-pub use kernel::{KernelArg, Launch, launch};
 pub use lanes::Loads;
 pub use map::{Arrival, FirstOf, InArc, LastOf, Map, MapHost};
 pub use op::DeviceOp;
@@ -117,7 +117,6 @@ pub use shared::Shared;
 pub use small::{AndThenWithContext, Inspect, ThenUnchecked, UnwrapArc, WithContext, empty, with_context};
 pub use stream::{IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;
-pub use tensor::{CopyTo, Element, FromHost, Full, HostCopy, Tensor, ToHost};
 pub use then::Then;
 pub use unbound::fall_back_on;
 pub use unzip::{Has, Part, Sequence, Tuple};

@@ -3,7 +3,8 @@
 //! A tensor that an operation writes is given away for as long as the operation is, and comes back with its output:
 //!
 //! ```compile_fail,E0382
-//! use wakeline_ops::{DeviceOp, Tensor};
+//! use wakeline_ops::DeviceOp;
+//! use wakeline_tensor::Tensor;
 //! use wakeline_sim::SimDevice;
 //! fn twice(from: Tensor<u8, SimDevice>, target: Tensor<u8, SimDevice>) {
 //!     let copy = from.copy_to(target);
@@ -14,7 +15,7 @@
 //! Memory of the host goes in by value. Borrowed, it could be gone before the device has read it, however the future ends:
 //!
 //! ```compile_fail,E0308
-//! use wakeline_ops::Tensor;
+//! use wakeline_tensor::Tensor;
 //! use wakeline_sim::SimDevice;
 //! fn send(bytes: &[u8]) -> impl Sized {
 //!     Tensor::<u8, SimDevice>::from_host(bytes)
@@ -107,7 +108,8 @@
 //! and what only one can have is had once:
 //!
 //! ```compile_fail,E0599
-//! use wakeline_ops::{DeviceOp, Tensor, unzip, zip};
+//! use wakeline_ops::{DeviceOp, unzip, zip};
+//! use wakeline_tensor::Tensor;
 //! use wakeline_sim::SimDevice;
 //! let (one, other) = unzip!(zip!(Tensor::<u8, SimDevice>::full(1, 1), 2_u8));
 //! let twice = one.clone();
@@ -116,7 +118,8 @@
 //! A kernel is launched by who gives their word for it:
 //!
 //! ```compile_fail,E0133
-//! use wakeline_ops::{Launch, launch, port::Shape};
+//! use wakeline_ops::port::Shape;
+//! use wakeline_tensor::{Launch, launch};
 //! use wakeline_sim::{SimDevice, SimKernel};
 //! fn run(kernel: SimKernel, shape: Shape) -> Launch<SimDevice> {
 //!     launch(kernel, shape, [])

@@ -107,7 +107,8 @@ pub trait DeviceOp:
     /// combinators that do not say otherwise.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let watcher = VirtualWatcher::new(&device);
@@ -128,7 +129,8 @@ pub trait DeviceOp:
     /// Changes the output at submission, as the closure of [`then`](Self::then) does.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
@@ -148,7 +150,8 @@ pub trait DeviceOp:
     /// Changes the result on the host, when the device is done. The closure runs where the operation is awaited.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
@@ -176,7 +179,8 @@ pub trait DeviceOp:
     /// Looks at the output at submission, as the closure of [`then`](Self::then) does.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -195,7 +199,8 @@ pub trait DeviceOp:
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, zip};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -216,7 +221,8 @@ pub trait DeviceOp:
     /// Takes the output out of its [`Arc`] at submission: where others have it too, [`ArcShared`](wakeline_core::ErrorCode::ArcShared).
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -234,7 +240,8 @@ pub trait DeviceOp:
     /// Forgets its type, so that operations of several types can be in one place. What it gives can be used further. Costs an allocation.
     ///
     /// ```
-    /// use wakeline_ops::{Boxed, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, all, value};
+    /// use wakeline_ops::{Boxed, DeviceOp, Runtime, StreamPoolRoundRobin, all, value};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -254,7 +261,8 @@ pub trait DeviceOp:
     /// The same of one whose output is made on the host. Costs an allocation, and one more where it is submitted.
     ///
     /// ```
-    /// use wakeline_ops::{BoxedHost, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, value};
+    /// use wakeline_ops::{BoxedHost, DeviceOp, Runtime, StreamPoolRoundRobin, value};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -272,7 +280,8 @@ pub trait DeviceOp:
     /// The first of what it gives: of a tuple, or of a vector that may be empty. The others are dropped at submission, and live until the device is done with them.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, all, zip};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, all, zip};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -314,7 +323,8 @@ pub trait DeviceOp:
     /// [`SharedReentered`](wakeline_core::ErrorCode::SharedReentered). Costs two allocations, and an event.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, zip};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -339,7 +349,8 @@ pub trait DeviceOp:
     /// For branches so short that an event and a wait for each cost more than they gain.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, zip};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -355,7 +366,8 @@ pub trait DeviceOp:
     /// [`with_context`](crate::with_context).
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+    /// use wakeline_tensor::Tensor;
     /// # use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// # let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// # let runtime = Runtime::new(device.clone(), &StreamPoolRoundRobin::default(), VirtualWatcher::new(&device))?;
@@ -415,7 +427,8 @@ pub trait DeviceOp:
     /// Binds it to the runtime bound here, and has `policy` choose among its streams; see [`DeviceFuture::schedule`].
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, StreamPoolRoundRobin};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let watcher = VirtualWatcher::new(&device);
@@ -455,7 +468,8 @@ pub trait DeviceOp:
     /// Runs it in this stream and waits for nothing. What it keeps still lives until the device is done.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor, port::Priority};
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream, port::Priority};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;

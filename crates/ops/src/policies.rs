@@ -15,7 +15,8 @@ use crate::port::Priority;
 ///
 /// ```
 /// use wakeline_core::Nanos;
-/// use wakeline_ops::{DeviceOp, LeastLoaded, Runtime, Tensor};
+/// use wakeline_ops::{DeviceOp, LeastLoaded, Runtime};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);
@@ -85,7 +86,8 @@ impl SchedulingPolicy for LeastLoaded {
 /// [`schedule`](crate::DeviceOp::schedule), or many, branches included, by [`Runtime::scheduled`](crate::Runtime::scheduled):
 ///
 /// ```
-/// use wakeline_ops::{ByPriority, DeviceOp, Runtime, Tensor, empty, port::Priority};
+/// use wakeline_ops::{ByPriority, DeviceOp, Runtime, empty, port::Priority};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);

@@ -12,7 +12,8 @@
 //! device, as long as no more is enqueued than [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) submissions a stream.
 //!
 //! Methods that let a device touch memory ask for a [`Promise`], which only `unsafe` code can make: nothing but the caller can know that
-//! the memory stays, and that no other stream touches it at the same time. [`Tensor`](crate::Tensor) is the safe way to them.
+//! the memory stays, and that no other stream touches it at the same time. [`Storage`](crate::Storage) and
+//! [`Submission::touch`](crate::Submission::touch) keep that for whoever builds on them; the tensors of `wakeline-tensor` are the safe way.
 
 // What makes a promise is declared unsafe; nothing unsafe is done here.
 #![allow(unsafe_code)]
@@ -201,7 +202,7 @@ pub trait Gates: Device {
 
 /// Pinned memory of the host, which a device copies from and to. Given back when it is dropped.
 pub trait Pinned: Send + Sync + 'static {
-    /// Reads its first bytes into `out`, which MUST NOT be longer than it.
+    /// Reads its bytes from `offset_bytes` on into `out`.
     ///
     /// # Errors
     ///
@@ -210,9 +211,9 @@ pub trait Pinned: Send + Sync + 'static {
     /// # Promise
     ///
     /// No work that writes it is in flight.
-    fn read(&self, out: &mut [u8], promise: Promise) -> Result<(), Error>;
+    fn read(&self, offset_bytes: usize, out: &mut [u8], promise: Promise) -> Result<(), Error>;
 
-    /// Writes `from`, which MUST NOT be longer than it, to its first bytes.
+    /// Writes `from` to its bytes from `offset_bytes` on.
     ///
     /// # Errors
     ///
@@ -221,10 +222,63 @@ pub trait Pinned: Send + Sync + 'static {
     /// # Promise
     ///
     /// No work that reads or writes it is in flight, and no other thread reads it.
-    fn write(&self, from: &[u8], promise: Promise) -> Result<(), Error>;
+    fn write(&self, offset_bytes: usize, from: &[u8], promise: Promise) -> Result<(), Error>;
 }
 
-/// A device with memory. Lengths are in bytes; copies begin at the start of both buffers.
+/// The bytes of a buffer, or of pinned memory, from an offset on.
+///
+/// ```
+/// use wakeline_ops::port::At;
+/// let buffer = "of a device";
+/// assert_eq!(At::from(&buffer), At { memory: &buffer, offset_bytes: 0 });
+/// ```
+#[derive(PartialEq, Eq, Debug)]
+pub struct At<'a, B> {
+    /// Whose bytes.
+    pub memory: &'a B,
+    /// From where on.
+    pub offset_bytes: usize,
+}
+
+impl<B> Clone for At<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for At<'_, B> {}
+
+impl<'a, B> From<&'a B> for At<'a, B> {
+    /// From its first byte on.
+    fn from(memory: &'a B) -> Self {
+        Self { memory, offset_bytes: 0 }
+    }
+}
+
+/// What memory is filled with: a number of one, two or four bytes, in the byte order of the host.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Pattern {
+    /// Of one byte.
+    One(u8),
+    /// Of two.
+    Two(u16),
+    /// Of four.
+    Four(u32),
+}
+
+impl Pattern {
+    /// How many bytes it has.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Two(_) => 2,
+            Self::Four(_) => 4,
+        }
+    }
+}
+
+/// A device with memory. Lengths are in bytes. What is said of `len` bytes of a buffer is meant from its offset on; of too few there the call
+/// MUST fail and enqueue nothing.
 pub trait Memory: Device {
     /// A buffer of the device: a name, which frees nothing when it is dropped.
     type Buffer: Send + Sync + 'static;
@@ -257,7 +311,7 @@ pub trait Memory: Device {
     /// All work that uses the buffer is done or ordered before this, and none comes later.
     fn free(&self, stream: &Self::Stream, buffer: &Self::Buffer, promise: Promise) -> Result<(), Error>;
 
-    /// Sets all bytes of `buffer`.
+    /// Writes `pattern` so many times, from the offset of `to` on, which MUST be a multiple of the pattern's length.
     ///
     /// # Errors
     ///
@@ -269,12 +323,13 @@ pub trait Memory: Device {
     fn fill(
         &self,
         stream: &Self::Stream,
-        buffer: &Self::Buffer,
-        byte: u8,
+        to: At<'_, Self::Buffer>,
+        pattern: Pattern,
+        count: usize,
         promise: Promise,
     ) -> Result<(), Error>;
 
-    /// Copies `len` bytes between buffers of the device.
+    /// Copies `len` bytes between buffers of the device, or within one where the two do not overlap.
     ///
     /// # Errors
     ///
@@ -286,8 +341,8 @@ pub trait Memory: Device {
     fn copy(
         &self,
         stream: &Self::Stream,
-        from: &Self::Buffer,
-        to: &Self::Buffer,
+        from: At<'_, Self::Buffer>,
+        to: At<'_, Self::Buffer>,
         len: usize,
         promise: Promise,
     ) -> Result<(), Error>;
@@ -304,8 +359,8 @@ pub trait Memory: Device {
     fn upload(
         &self,
         stream: &Self::Stream,
-        from: &Self::Pinned,
-        to: &Self::Buffer,
+        from: At<'_, Self::Pinned>,
+        to: At<'_, Self::Buffer>,
         len: usize,
         promise: Promise,
     ) -> Result<(), Error>;
@@ -322,8 +377,8 @@ pub trait Memory: Device {
     fn download(
         &self,
         stream: &Self::Stream,
-        from: &Self::Buffer,
-        to: &Self::Pinned,
+        from: At<'_, Self::Buffer>,
+        to: At<'_, Self::Pinned>,
         len: usize,
         promise: Promise,
     ) -> Result<(), Error>;
@@ -334,10 +389,10 @@ pub trait Memory: Device {
 pub enum Arg<'a, B> {
     /// A number; narrower ones are its low bytes.
     Word(u64),
-    /// A buffer that the kernel only reads.
-    Read(&'a B),
+    /// A buffer that the kernel only reads: the address of the byte at the offset.
+    Read(At<'a, B>),
     /// A buffer that the kernel writes, and may read.
-    Write(&'a B),
+    Write(At<'a, B>),
 }
 
 /// How many threads a kernel runs on.

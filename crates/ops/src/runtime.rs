@@ -191,7 +191,8 @@ impl<D: Device> Runtime<D> {
     /// [`scope`](Self::scope). How many streams the policy asks for, and of which priorities, does not matter here. Makes no driver call.
     ///
     /// ```
-    /// use wakeline_ops::{DeviceOp, LeastLoaded, Runtime, SingleStream, StreamPoolRoundRobin, Tensor};
+    /// use wakeline_ops::{DeviceOp, LeastLoaded, Runtime, SingleStream, StreamPoolRoundRobin};
+    /// use wakeline_tensor::Tensor;
     /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
     /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
     /// let watcher = VirtualWatcher::new(&device);

@@ -21,7 +21,8 @@ pub const IN_FLIGHT_MAX: usize = 512;
 /// Made by [`Runtime::stream`](crate::Runtime::stream).
 ///
 /// ```
-/// use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor, port::Priority};
+/// use wakeline_ops::{DeviceOp, Runtime, SingleStream, port::Priority};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);

@@ -14,7 +14,8 @@ use crate::submission::Submission;
 /// Makes several operations of one that gives a tuple: see [`DeviceOp::unzip`](crate::DeviceOp::unzip).
 ///
 /// ```
-/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, unzip, zip};
+/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, unzip, zip};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);

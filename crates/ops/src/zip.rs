@@ -18,7 +18,8 @@ use crate::submission::Submission;
 /// Takes values where an operation is expected, as [`IntoDeviceOp`] says.
 ///
 /// ```
-/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, zip};
+/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, zip};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);
@@ -110,7 +111,8 @@ zips!(12: A 0, B 1, C 2, E 3, F 4, G 5, H 6, I 7, J 8, K 9, L 10, M 11);
 /// their streams.
 ///
 /// ```
-/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, all};
+/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, all};
+/// use wakeline_tensor::Tensor;
 /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);

@@ -15,10 +15,9 @@ use noop::{Noop, NoopKernel, NoopTender};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use wakeline_core::Error;
 use wakeline_ops::port::Shape;
-use wakeline_ops::{
-    Completion, DeviceOp, KernelArg, Runtime, RuntimeConfig, StreamPoolRoundRobin, Tensor, launch, value, zip,
-};
+use wakeline_ops::{Completion, DeviceOp, Runtime, RuntimeConfig, StreamPoolRoundRobin, value, zip};
 use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tensor::{KernelArg, Tensor, launch};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

@@ -13,10 +13,11 @@ use common::{Busy, CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, Error, ErrorCode, Instant, Nanos};
 use wakeline_ops::port::Priority;
 use wakeline_ops::{
-    Boxed, DeviceOp, IN_FLIGHT_MAX, Runtime, SingleStream, StreamPoolRoundRobin, Submission, Tensor, all,
-    empty, unzip, value, with_context, zip,
+    Boxed, DeviceOp, IN_FLIGHT_MAX, Runtime, SingleStream, StreamPoolRoundRobin, Submission, all, empty,
+    unzip, value, with_context, zip,
 };
 use wakeline_sim::{Faults, SimConfig, SimDevice};
+use wakeline_tensor::Tensor;
 
 type Bytes = Tensor<u8, SimDevice>;
 
@@ -121,7 +122,7 @@ impl DeviceOp for Copy {
 
     fn execute(self, submission: &mut Submission<SimDevice>) -> Result<(), Error> {
         use wakeline_ops::port::Shape;
-        use wakeline_ops::{KernelArg, launch};
+        use wakeline_tensor::{KernelArg, launch};
         let kernel = wakeline_sim::SimKernel::new(Nanos::from_micros(1), |args| {
             let from = args.bytes(0).to_vec();
             args.bytes_mut(1).copy_from_slice(&from);

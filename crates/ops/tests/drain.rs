@@ -11,8 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use common::{Busy, CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
-use wakeline_ops::{DeviceOp, Tensor};
+use wakeline_ops::DeviceOp;
 use wakeline_sim::{Faults, SimConfig};
+use wakeline_tensor::Tensor;
 
 const MS: Nanos = Nanos::from_millis(1);
 

@@ -10,10 +10,9 @@ use std::sync::Arc;
 
 use common::{Busy, Rig, poll_once};
 use wakeline_core::{Clock, Error, ErrorCode, Instant, Nanos};
-use wakeline_ops::{
-    DeviceOp, FlightCounts, IN_FLIGHT_MAX, SingleStream, Submission, Tensor, device_op, value,
-};
+use wakeline_ops::{DeviceOp, FlightCounts, IN_FLIGHT_MAX, SingleStream, Submission, device_op, value};
 use wakeline_sim::{Faults, SimConfig, SimDevice};
+use wakeline_tensor::Tensor;
 
 const MS: Nanos = Nanos::from_millis(1);
 
@@ -201,7 +200,7 @@ impl DeviceOp for Early {
     type Output = ErrorCode;
     fn execute(self, submission: &mut Submission<SimDevice>) -> Result<ErrorCode, Error> {
         let pending = self.0.to_host().execute(submission)?;
-        Ok(wakeline_ops::ToHost::finish(pending).unwrap_err().code())
+        Ok(wakeline_tensor::ToHost::finish(pending).unwrap_err().code())
     }
     fn finish(code: ErrorCode) -> Result<ErrorCode, Error> {
         Ok(code)

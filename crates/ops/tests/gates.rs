@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use common::{Busy, CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, ErrorCode, Nanos};
-use wakeline_ops::{DeviceOp, GATE_MS_MAX, Gate, SingleStream, Tensor, gate, value, zip};
+use wakeline_ops::{DeviceOp, GATE_MS_MAX, Gate, SingleStream, gate, value, zip};
 use wakeline_sim::{Faults, SimConfig, SimDevice};
+use wakeline_tensor::Tensor;
 
 const MS: Nanos = Nanos::from_millis(1);
 

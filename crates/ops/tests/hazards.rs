@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use common::{CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
 use wakeline_ops::port::Priority;
-use wakeline_ops::{DeviceOp, SingleStream, Tensor};
+use wakeline_ops::{DeviceOp, SingleStream};
 use wakeline_sim::SimDevice;
+use wakeline_tensor::Tensor;
 
 type Bytes = Tensor<u8, SimDevice>;
 
@@ -91,8 +92,8 @@ fn a_copy_between_tensors_of_different_lengths_is_an_error_that_says_what_is_rig
     let one: Bytes = rig.run(Tensor::full(8, 1).on(&rig.runtime)).unwrap();
     let two: Bytes = rig.run(Tensor::full(4, 1).on(&rig.runtime)).unwrap();
     let error = rig.run(one.copy_to(two).on(&rig.runtime)).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InvalidLimit);
-    assert_eq!(error.to_string(), "the length of the target is 4, but must be from 8 to 8");
+    assert_eq!(error.code(), ErrorCode::InvalidShape);
+    assert_eq!(error.to_string(), "shape [4]: it is to take a copy of [8]: the two must be alike");
     drop(one);
     rig.assert_clean();
 }

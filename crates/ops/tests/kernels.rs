@@ -8,9 +8,10 @@ mod common;
 
 use common::{CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, Nanos};
+use wakeline_ops::DeviceOp;
 use wakeline_ops::port::Shape;
-use wakeline_ops::{DeviceOp, KernelArg, Launch, Tensor, launch};
 use wakeline_sim::{SimDevice, SimKernel};
+use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
 type Bytes = Tensor<u8, SimDevice>;
 

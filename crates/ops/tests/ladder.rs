@@ -15,9 +15,10 @@ use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
 use wakeline_ops::port::Priority;
 use wakeline_ops::{
     Completion, DeviceFuture, DeviceOp, FEW_FLIGHTS_MAX, Runtime, RuntimeConfig, SPIN_US_DEFAULT,
-    SingleStream, StreamPoolRoundRobin, Tensor,
+    SingleStream, StreamPoolRoundRobin,
 };
 use wakeline_sim::{Faults, MemoryUse, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+use wakeline_tensor::Tensor;
 
 const US: Nanos = Nanos::from_micros(1);
 

@@ -12,9 +12,10 @@ use common::{Busy, Rig, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
 use wakeline_ops::port::Priority;
 use wakeline_ops::{
-    DeviceOp, IN_FLIGHT_MAX, Runtime, SchedulingPolicy, SingleStream, StreamPoolRoundRobin, Tensor, value,
+    DeviceOp, IN_FLIGHT_MAX, Runtime, SchedulingPolicy, SingleStream, StreamPoolRoundRobin, value,
 };
 use wakeline_sim::{LogEvent, SimConfig, SimDevice};
+use wakeline_tensor::Tensor;
 
 const MS: Nanos = Nanos::from_millis(1);
 

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use common::poll_once;
 use wakeline_core::{ErrorCode, Nanos};
-use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, gate};
+use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, gate};
 use wakeline_sim::{RealTime, SimConfig, SimDevice};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher, block_on};
+use wakeline_tensor::Tensor;
 
 type Device = SimDevice<RealTime<StdClock, fn(Nanos)>>;
 

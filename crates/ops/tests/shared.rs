@@ -14,8 +14,9 @@ use std::time::Duration;
 use common::{Busy, Rig, poll_once};
 use wakeline_core::{Clock, Error, ErrorCode, Nanos};
 use wakeline_ops::port::Priority;
-use wakeline_ops::{Boxed, DeviceOp, Shared, Submission, Tensor, device_op, value, zip};
+use wakeline_ops::{Boxed, DeviceOp, Shared, Submission, device_op, value, zip};
 use wakeline_sim::SimDevice;
+use wakeline_tensor::Tensor;
 
 type Bytes = Tensor<u8, SimDevice>;
 

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use common::poll_once;
 use wakeline_core::{ErrorCode, Nanos};
-use wakeline_ops::{Completion, DeviceOp, Runtime, RuntimeConfig, StreamPoolRoundRobin, Tensor};
+use wakeline_ops::{Completion, DeviceOp, Runtime, RuntimeConfig, StreamPoolRoundRobin};
 use wakeline_sim::{MemoryUse, RealTime, SimConfig, SimDevice};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher, WatcherConfig, block_on};
+use wakeline_tensor::Tensor;
 
 type Device = SimDevice<RealTime<StdClock, fn(Nanos)>>;
 

@@ -28,14 +28,12 @@ struct Default {
 /// of a second; another thread that calls meanwhile waits for it. Later calls cost a clone of a handle. What came of the first call stands: a failure, too.
 ///
 /// ```
-/// use wakeline::cuda::CudaTensor;
-/// use wakeline::ops::DeviceOp;
+/// use wakeline::ops::{DeviceOp, value};
 /// let runtime = match wakeline::default_runtime() {
 ///     Ok(runtime) => runtime,
 ///     Err(error) => return Ok(println!("skipped: {error}")),
 /// };
-/// let op = CudaTensor::from_host(vec![1_u32, 2, 3]).then(|tensor| tensor.to_host());
-/// assert_eq!(op.on(&runtime).sync()?, [1, 2, 3]);
+/// assert_eq!(value(20).map(|n| n + 1).on(&runtime).sync()?, 21);
 /// # Ok::<(), wakeline::Error>(())
 /// ```
 ///

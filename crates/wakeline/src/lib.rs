@@ -8,8 +8,9 @@
 //! |---|---|
 //! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
 //! | `cudarc` | `wakeline::cuda::FromCudarc`: awaiting cudarc's streams; choose a CUDA version by a feature of your own dependency on cudarc |
-//! | `ops` | `wakeline::ops`: lazy device operations, on those backends that are on; `wakeline::cuda::CudaTensor` and others; with `cuda`, `default_runtime` |
+//! | `ops` | `wakeline::ops`: lazy device operations, on those backends that are on; with `cuda`, `default_runtime` |
 //! | `sim` | `wakeline::sim`: the simulated device |
+//! | `tensor` | `wakeline::tensor`: tensors and kernels on them, with `ops`; `CudaTensor`, `SimTensor` |
 //! | `wordwait` | `wakeline::wordwait`: parking on a completion line in hardware |
 //!
 //! Features only add: any of them may be on together.
@@ -41,6 +42,17 @@ pub use wakeline_ops as ops;
 #[cfg(feature = "sim")]
 #[doc(inline)]
 pub use wakeline_sim as sim;
+#[cfg(feature = "tensor")]
+#[doc(inline)]
+pub use wakeline_tensor as tensor;
 #[cfg(feature = "wordwait")]
 #[doc(inline)]
 pub use wakeline_wordwait as wordwait;
+
+/// Numbers in memory of a CUDA device.
+#[cfg(all(feature = "cuda", feature = "tensor"))]
+pub type CudaTensor<T> = tensor::Tensor<T, cuda::CudaDevice>;
+
+/// Numbers in memory of a simulated device.
+#[cfg(all(feature = "sim", feature = "tensor"))]
+pub type SimTensor<T, L = sim::VirtualTime> = tensor::Tensor<T, sim::SimDevice<L>>;

@@ -8,8 +8,9 @@ use wakeline_core::{CompletionPort, Error, ErrorCode};
 use wakeline_cuda::{CuStream, CudaDevice, Graph};
 use wakeline_fake_driver::{Act, Rule};
 use wakeline_ops::port::{Device, Memory, Priority};
-use wakeline_ops::{DeviceOp, Submission, Tensor, device_op};
+use wakeline_ops::{DeviceOp, Submission, device_op};
 use wakeline_std::block_on;
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, poll_then_wait, until};
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{ErrorCode, Nanos};
 use wakeline_fake_driver::{Act, Rule, Status};
-use wakeline_ops::{DeviceOp, LeastLoaded, Shared, Tensor, all, gate, unzip, value, zip};
+use wakeline_ops::{DeviceOp, LeastLoaded, Shared, all, gate, unzip, value, zip};
 use wakeline_std::block_on;
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, affine, poll_once, until};
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, Error};
-use wakeline_ops::port::{Device, Memory, Priority};
-use wakeline_ops::{DeviceOp, IN_FLIGHT_MAX, SingleStream, Tensor, value};
+use wakeline_ops::port::{At, Device, Memory, Pattern, Priority};
+use wakeline_ops::{DeviceOp, IN_FLIGHT_MAX, SingleStream, value};
 use wakeline_std::block_on;
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, until};
 
@@ -114,7 +115,7 @@ fn a_kernel_that_traps_ends_its_own_operation(rig: &CudaRig) {
     let traps = module.function(wakeline_cuda::kernels::TRAP).unwrap();
     // SAFETY: the kernel takes nothing and writes nowhere that anything is.
     #[expect(unsafe_code, reason = "a kernel is launched")]
-    let op = unsafe { wakeline_ops::launch(traps, wakeline_tests::ops_rig::ONE, Vec::new()) };
+    let op = unsafe { wakeline_tensor::launch(traps, wakeline_tests::ops_rig::ONE, Vec::new()) };
     let start = Wall::now();
     let error = block_on(op.on(rig.runtime())).unwrap_err().to_string();
     assert!(start.elapsed() < bound(rig), "after {:?}", start.elapsed());
@@ -142,10 +143,10 @@ fn every_call_of_a_faulted_device_errs_with_the_first_cause(rig: &CudaRig) {
     #[expect(unsafe_code, reason = "the port is called as operations do")]
     // SAFETY: nothing is enqueued, for the device has failed; all are of this device.
     let promise = || unsafe { wakeline_ops::port::Promise::new() };
-    assert_is(device.fill(&stream, &buffer, 1, promise()), &cause);
-    assert_is(device.copy(&stream, &buffer, &buffer, 8, promise()), &cause);
-    assert_is(device.upload(&stream, &pinned, &buffer, 8, promise()), &cause);
-    assert_is(device.download(&stream, &buffer, &pinned, 8, promise()), &cause);
+    assert_is(device.fill(&stream, At::from(&buffer), Pattern::One(1), 8, promise()), &cause);
+    assert_is(device.copy(&stream, At::from(&buffer), At::from(&buffer), 8, promise()), &cause);
+    assert_is(device.upload(&stream, At::from(&pinned), At::from(&buffer), 8, promise()), &cause);
+    assert_is(device.download(&stream, At::from(&buffer), At::from(&pinned), 8, promise()), &cause);
     let (kernel, shape) = (rig.occupies(ms(1)), wakeline_tests::ops_rig::ONE);
     let word = [wakeline_ops::port::Arg::Word(1)];
     assert_is(wakeline_ops::port::Launch::launch(device, &stream, &kernel, shape, &word, promise()), &cause);

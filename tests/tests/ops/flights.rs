@@ -7,8 +7,9 @@ use std::time::{Duration, Instant as Wall};
 use wakeline_core::{Error, ErrorCode};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_ops::port;
-use wakeline_ops::{DeviceOp, SingleStream, Submission, Tensor, device_op, value};
+use wakeline_ops::{DeviceOp, SingleStream, Submission, device_op, value};
 use wakeline_std::block_on;
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{Busy, CudaRig, OpsRig, poll_once, until};
 

@@ -6,8 +6,9 @@ use std::time::Instant as Wall;
 use wakeline_core::ErrorCode;
 use wakeline_cuda::{ContextConfig, CudaContext, CudaDevice, DEVICE_BYTES_KEPT, Ordinal};
 use wakeline_ops::port::{Device as _, Priority};
-use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+use wakeline_ops::{DeviceOp, Runtime, SingleStream};
 use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, until};
 

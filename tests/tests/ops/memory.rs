@@ -5,8 +5,9 @@ use wakeline_cuda::{
     ContextConfig, Cuda, CudaContext, CudaDevice, CudaDeviceConfig, DEVICE_BYTES_KEPT, Ordinal,
 };
 use wakeline_ops::port::{Device, Memory, Pinned, Priority};
-use wakeline_ops::{DeviceOp, SingleStream, Tensor};
+use wakeline_ops::{DeviceOp, SingleStream};
 use wakeline_std::block_on;
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig};
 
@@ -75,12 +76,12 @@ fn pinned_memory_is_used_again_and_bounded(rig: &CudaRig) {
     let promise = || unsafe { wakeline_ops::port::Promise::new() };
     for round in 0..100_u8 {
         let pinned = device.pinned(5_000).unwrap();
-        pinned.write(&[round; 5_000], promise()).unwrap();
+        pinned.write(0, &[round; 5_000], promise()).unwrap();
         let mut back = [0; 5_000];
-        pinned.read(&mut back, promise()).unwrap();
+        pinned.read(0, &mut back, promise()).unwrap();
         assert_eq!(back, [round; 5_000]);
-        assert_eq!(pinned.read(&mut [0; 5_001], promise()).unwrap_err().code(), ErrorCode::InvalidLimit);
-        assert_eq!(pinned.write(&[0; 5_001], promise()).unwrap_err().code(), ErrorCode::InvalidLimit);
+        assert_eq!(pinned.read(0, &mut [0; 5_001], promise()).unwrap_err().code(), ErrorCode::InvalidLimit);
+        assert_eq!(pinned.write(0, &[0; 5_001], promise()).unwrap_err().code(), ErrorCode::InvalidLimit);
     }
     let used = device.context().pinned();
     assert_eq!((used.bytes, used.kept_bytes), (8_192, 8_192), "one block for all");

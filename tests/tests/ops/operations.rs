@@ -6,8 +6,9 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Error, ErrorCode};
 use wakeline_ops::port::{Launch, Priority};
-use wakeline_ops::{DeviceOp, IN_FLIGHT_MAX, Runtime, SingleStream, Tensor, value};
+use wakeline_ops::{DeviceOp, IN_FLIGHT_MAX, Runtime, SingleStream, value};
 use wakeline_std::block_on;
+use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, affine, poll_once};
 

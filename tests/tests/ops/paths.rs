@@ -4,14 +4,12 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{ErrorCode, Nanos};
 use wakeline_cuda::{
-    CompletionPath, ContextConfig, CudaContext, CudaDevice, CudaRuntime, CudaTensor, DEVICE_BYTES_KEPT,
-    Ordinal,
+    CompletionPath, ContextConfig, CudaContext, CudaDevice, CudaRuntime, DEVICE_BYTES_KEPT, Ordinal,
 };
 use wakeline_fake_driver::{Act, Rule, Status, thread_id};
-use wakeline_ops::{
-    Completion, DeviceOp, KernelArg, Launch, PLAN, Runtime, RuntimeConfig, SingleStream, Tensor, launch,
-};
+use wakeline_ops::{Completion, DeviceOp, PLAN, Runtime, RuntimeConfig, SingleStream};
 use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, ONE, OpsRig, affine, poll_once, poll_then_wait, until};
 
@@ -46,7 +44,7 @@ fn operations_end_whoever_stores_their_words(rig: &CudaRig) {
             let kernel = module.function(wakeline_cuda::kernels::AFFINE).unwrap();
             for round in 0..8_u32 {
                 let kernel = kernel.clone();
-                let op = CudaTensor::from_host(vec![round; 100])
+                let op = Tensor::<_, CudaDevice>::from_host(vec![round; 100])
                     .then(move |tensor| affine(kernel, &tensor, 10, 3).then(move |()| tensor.to_host()));
                 let mut future = op.on(&runtime);
                 if round % 4 == 3 {
@@ -173,7 +171,7 @@ fn a_number_that_a_callback_may_have_stored_ends_no_later_operation(rig: &CudaRi
 
 fn memory_is_freed_in_a_context_that_was_told_to_close(rig: &CudaRig) {
     let runtime = runtime(rig, CompletionPath::Word, PLANS[1]);
-    let tensor = block_on(CudaTensor::from_host(vec![1_u32; 1_000]).on(&runtime)).unwrap();
+    let tensor = block_on(Tensor::<_, CudaDevice>::from_host(vec![1_u32; 1_000]).on(&runtime)).unwrap();
     let error = runtime.device().context().clone().close(Duration::ZERO).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ContextInUse);
     until("flights end", || runtime.counts().in_flight() == 0);

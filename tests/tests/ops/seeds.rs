@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use wakeline_core::Error;
-use wakeline_cuda::{
-    ContextConfig, CudaContext, CudaDevice, CudaTensor, DEVICE_BYTES_KEPT, Function, Ordinal,
-};
+use wakeline_cuda::{ContextConfig, CudaContext, CudaDevice, DEVICE_BYTES_KEPT, Function, Ordinal};
 use wakeline_fake_driver::{Act, FaultEnds, Rule, Status};
-use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, StreamPoolRoundRobin, Tensor, ToHost, all, gate, zip};
+use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, StreamPoolRoundRobin, all, gate, zip};
 use wakeline_std::{Point, Watcher, block_on};
+use wakeline_tensor::{Tensor, ToHost};
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig, PLAN, affine, poll_once, until};
 
@@ -177,8 +176,8 @@ fn random_programs_give_right_results_and_leave_nothing<R: OpsRig>(rig: &R) {
 
 /// A program that makes every sort of call; its result where it ends well.
 fn program(kernel: &Function, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>, Error> {
-    let tensor = block_on(CudaTensor::from_host(vec![5_u32; LEN]).on(runtime))?;
-    let target = block_on(CudaTensor::full(LEN, 1_u32).on(runtime))?;
+    let tensor = block_on(Tensor::<_, CudaDevice>::from_host(vec![5_u32; LEN]).on(runtime))?;
+    let target = block_on(Tensor::<_, CudaDevice>::full(LEN, 1_u32).on(runtime))?;
     let mut dropped = affine(kernel.clone(), &tensor, 1, 1).on(runtime);
     let _ = poll_once(&mut dropped);
     drop(dropped);
@@ -189,8 +188,8 @@ fn program(kernel: &Function, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>,
     let (handle, opened) = gate(ms(500))?;
     let (first, other) = (kernel.clone(), kernel.clone());
     let step = affine(first, &copy, 2, 0).then(|()| opened).then(move |()| {
-        let ones =
-            CudaTensor::full(LEN, 1_u32).then(move |ones| affine(other, &ones, 1, 1).map(move |()| ones));
+        let ones = Tensor::<_, CudaDevice>::full(LEN, 1_u32)
+            .then(move |ones| affine(other, &ones, 1, 1).map(move |()| ones));
         zip!(copy.to_host(), ones.then(|twos| twos.to_host()))
     });
     let mut step = step.on(runtime);

@@ -8,6 +8,7 @@ use core::ptr::NonNull;
 use wakeline_core::{Error, within};
 use wakeline_mapped::Pinned;
 use wakeline_mapped::error::CallError;
+use wakeline_ops::port::{At, Pattern};
 
 use crate::cuda::Cuda;
 use crate::device::Device;
@@ -36,11 +37,13 @@ impl CudaMemory {
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
 
-    /// That so many bytes are there.
-    fn fits(&self, bytes: usize) -> Result<(), Error> {
-        within("the length of a copy, in bytes,", bytes, 0, self.len).map(drop)
-    }
+/// Where `len` bytes begin that are there.
+fn address(at: At<'_, CudaMemory>, len: usize) -> Result<u64, Error> {
+    let At { memory, offset_bytes } = at;
+    within("the end of a copy, in bytes,", offset_bytes.saturating_add(len), 0, memory.len)?;
+    Ok(memory.address.wrapping_add(offset_bytes as u64))
 }
 
 /// The pool of `device` keeps at least so many bytes that are free, however often somebody synchronizes.
@@ -129,22 +132,42 @@ pub(crate) unsafe fn free(
 
 /// # Safety
 ///
-/// `stream` and `memory` are of `context`; the memory stays until this is done, and all other uses are ordered before or behind it.
+/// `stream` and the memory are of `context`; the memory stays until this is done, and all other uses are ordered before or behind it.
 pub(crate) unsafe fn fill(
     context: &CudaContext,
     stream: &CuStream,
-    memory: &CudaMemory,
-    byte: u8,
+    to: At<'_, CudaMemory>,
+    pattern: Pattern,
+    count: usize,
 ) -> Result<(), Error> {
-    if memory.is_empty() {
+    let to = address(to, count.saturating_mul(pattern.bytes()))?;
+    if count == 0 {
         return context.open();
     }
-    let cuda = context.driver();
-    let fill = absent(cuda, "cuMemsetD8Async", cuda.symbols().cuMemsetD8Async)?;
-    enqueue(context, stream, "cuMemsetD8Async", |stream| {
-        // SAFETY: the context is bound, the stream alive and the memory as long as that; the rest is as the caller says.
-        unsafe { fill(memory.address, byte, memory.len, stream) }
-    })
+    let (cuda, symbols) = (context.driver(), context.driver().symbols());
+    match pattern {
+        Pattern::One(byte) => {
+            let fill = absent(cuda, "cuMemsetD8Async", symbols.cuMemsetD8Async)?;
+            enqueue(context, stream, "cuMemsetD8Async", |stream| {
+                // SAFETY: the context is bound, the stream alive and the memory as long as that; the rest is as the caller says.
+                unsafe { fill(to, byte, count, stream) }
+            })
+        }
+        Pattern::Two(number) => {
+            let fill = absent(cuda, "cuMemsetD16Async", symbols.cuMemsetD16Async)?;
+            enqueue(context, stream, "cuMemsetD16Async", |stream| {
+                // SAFETY: as above; of an address that is no multiple of the number's length the driver says so.
+                unsafe { fill(to, number, count, stream) }
+            })
+        }
+        Pattern::Four(number) => {
+            let fill = absent(cuda, "cuMemsetD32Async", symbols.cuMemsetD32Async)?;
+            enqueue(context, stream, "cuMemsetD32Async", |stream| {
+                // SAFETY: as above.
+                unsafe { fill(to, number, count, stream) }
+            })
+        }
+    }
 }
 
 /// # Safety
@@ -153,12 +176,11 @@ pub(crate) unsafe fn fill(
 pub(crate) unsafe fn copy(
     context: &CudaContext,
     stream: &CuStream,
-    from: &CudaMemory,
-    to: &CudaMemory,
+    from: At<'_, CudaMemory>,
+    to: At<'_, CudaMemory>,
     len: usize,
 ) -> Result<(), Error> {
-    from.fits(len)?;
-    to.fits(len)?;
+    let (from, to) = (address(from, len)?, address(to, len)?);
     if len == 0 {
         return context.open();
     }
@@ -166,9 +188,12 @@ pub(crate) unsafe fn copy(
     let copy = absent(cuda, "cuMemcpyDtoDAsync", cuda.symbols().cuMemcpyDtoDAsync)?;
     enqueue(context, stream, "cuMemcpyDtoDAsync", |stream| {
         // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says.
-        unsafe { copy(to.address, from.address, len, stream) }
+        unsafe { copy(to, from, len, stream) }
     })
 }
+
+/// Pinned memory, and an offset in it.
+type PinnedAt<'a> = (&'a Pinned<Cuda>, usize);
 
 /// # Safety
 ///
@@ -176,22 +201,21 @@ pub(crate) unsafe fn copy(
 pub(crate) unsafe fn upload(
     context: &CudaContext,
     stream: &CuStream,
-    from: &Pinned<Cuda>,
-    to: &CudaMemory,
+    from: PinnedAt<'_>,
+    to: At<'_, CudaMemory>,
     len: usize,
 ) -> Result<(), Error> {
-    from.fits(len)?;
-    to.fits(len)?;
+    let (from, to) = (from.0.at(from.1, len)?, address(to, len)?);
     if len == 0 {
         return context.open();
     }
     let cuda = context.driver();
     let copy = absent(cuda, "cuMemcpyHtoDAsync", cuda.symbols().cuMemcpyHtoDAsync)?;
-    let from: NonNull<c_void> = from.start().cast();
+    let from: NonNull<c_void> = from.cast();
     enqueue(context, stream, "cuMemcpyHtoDAsync", |stream| {
         // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says. The host's is pinned, so it is
         // read in the stream's turn.
-        unsafe { copy(to.address, from.as_ptr().cast_const(), len, stream) }
+        unsafe { copy(to, from.as_ptr().cast_const(), len, stream) }
     })
 }
 
@@ -201,21 +225,20 @@ pub(crate) unsafe fn upload(
 pub(crate) unsafe fn download(
     context: &CudaContext,
     stream: &CuStream,
-    from: &CudaMemory,
-    to: &Pinned<Cuda>,
+    from: At<'_, CudaMemory>,
+    to: PinnedAt<'_>,
     len: usize,
 ) -> Result<(), Error> {
-    from.fits(len)?;
-    to.fits(len)?;
+    let (from, to) = (address(from, len)?, to.0.at(to.1, len)?);
     if len == 0 {
         return context.open();
     }
     let cuda = context.driver();
     let copy = absent(cuda, "cuMemcpyDtoHAsync", cuda.symbols().cuMemcpyDtoHAsync)?;
-    let to: NonNull<c_void> = to.start().cast();
+    let to: NonNull<c_void> = to.cast();
     enqueue(context, stream, "cuMemcpyDtoHAsync", |stream| {
         // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says. The host's is pinned, so the
         // call does not wait for the copy.
-        unsafe { copy(to.as_ptr(), from.address, len, stream) }
+        unsafe { copy(to.as_ptr(), from, len, stream) }
     })
 }

@@ -6,7 +6,7 @@
 //! | here | what for |
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
-//! | `CudaDevice`, `CudaTensor`, `CudaRuntime` | the device of operations, with the feature `ops`: see `wakeline-ops` |
+//! | `CudaDevice`, `CudaRuntime` | the device of operations, with the feature `ops`: see `wakeline-ops` |
 //! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
 //! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
@@ -80,8 +80,7 @@ pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
 #[cfg(feature = "ops")]
 pub use ops::{
-    CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, CudaTensor,
-    DEVICE_BYTES_KEPT,
+    CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, DEVICE_BYTES_KEPT,
 };
 pub use readback::Readback;
 pub use timed::{STAMPS, TimedPort, TimedStream};

@@ -22,7 +22,7 @@ use core::ptr;
 use wakeline_core::{Error, ErrorCode};
 use wakeline_mapped::driver::Ordinal;
 use wakeline_mapped::{Context, ContextConfig, Event, Gate, MappedLine, Pinned};
-use wakeline_ops::port::{self, Arg, Gates, Launch, Memory, Priority, Promise, Shape};
+use wakeline_ops::port::{self, Arg, At, Gates, Launch, Memory, Pattern, Priority, Promise, Shape};
 
 use crate::access::{self, CudaMemory};
 use crate::cuda::Cuda;
@@ -45,9 +45,6 @@ pub type CudaEvent = Event<Cuda>;
 /// Pinned memory of the host, for copies from and to a CUDA device.
 #[derive(Debug)]
 pub struct CudaPinned(Pinned<Cuda>);
-
-/// Numbers in memory of a CUDA device.
-pub type CudaTensor<T> = wakeline_ops::Tensor<T, CudaDevice>;
 
 /// A runtime of operations on a CUDA device.
 pub type CudaRuntime = wakeline_ops::Runtime<CudaDevice>;
@@ -75,9 +72,10 @@ impl Default for CudaDeviceConfig {
 /// A CUDA device for operations. Clones are handles of one.
 ///
 /// ```
-/// use wakeline_cuda::{Cuda, CudaDevice, CudaTensor, Ordinal};
+/// use wakeline_cuda::{Cuda, CudaDevice, Ordinal};
 /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
 /// use wakeline_std::{Point, Watcher, block_on};
+/// use wakeline_tensor::Tensor;
 ///
 /// let cuda = match Cuda::load() {
 ///     Ok(cuda) => cuda,
@@ -86,7 +84,7 @@ impl Default for CudaDeviceConfig {
 /// let device = CudaDevice::new(&cuda, Ordinal(0))?;
 /// let watcher = Watcher::new()?;
 /// let runtime = Runtime::new(device, &StreamPoolRoundRobin::default(), watcher.handle().tender(&Point::new("ops")))?;
-/// let op = CudaTensor::from_host(vec![1_u32, 2, 3]).then(|tensor| tensor.to_host());
+/// let op = Tensor::from_host(vec![1_u32, 2, 3]).then(|tensor| tensor.to_host());
 /// assert_eq!(block_on(op.on(&runtime))?, [1, 2, 3]);
 /// # Ok::<(), wakeline_core::Error>(())
 /// ```
@@ -291,14 +289,14 @@ impl Gates for CudaDevice {
 }
 
 impl port::Pinned for CudaPinned {
-    fn read(&self, out: &mut [u8], _: Promise) -> Result<(), Error> {
+    fn read(&self, offset_bytes: usize, out: &mut [u8], _: Promise) -> Result<(), Error> {
         // SAFETY: no work that writes it is in flight, says the promise.
-        unsafe { self.0.read(out) }
+        unsafe { self.0.read_at(offset_bytes, out) }
     }
 
-    fn write(&self, from: &[u8], _: Promise) -> Result<(), Error> {
+    fn write(&self, offset_bytes: usize, from: &[u8], _: Promise) -> Result<(), Error> {
         // SAFETY: no work that reads or writes it is in flight, and no thread reads it, says the promise.
-        unsafe { self.0.write(from) }
+        unsafe { self.0.write_at(offset_bytes, from) }
     }
 }
 
@@ -320,16 +318,23 @@ impl Memory for CudaDevice {
         unsafe { access::free(&self.context, stream, buffer) }
     }
 
-    fn fill(&self, stream: &CuStream, buffer: &CudaMemory, byte: u8, _: Promise) -> Result<(), Error> {
+    fn fill(
+        &self,
+        stream: &CuStream,
+        to: At<'_, CudaMemory>,
+        pattern: Pattern,
+        count: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::fill(&self.context, stream, buffer, byte) }
+        unsafe { access::fill(&self.context, stream, to, pattern, count) }
     }
 
     fn copy(
         &self,
         stream: &CuStream,
-        from: &CudaMemory,
-        to: &CudaMemory,
+        from: At<'_, CudaMemory>,
+        to: At<'_, CudaMemory>,
         len: usize,
         _: Promise,
     ) -> Result<(), Error> {
@@ -340,25 +345,25 @@ impl Memory for CudaDevice {
     fn upload(
         &self,
         stream: &CuStream,
-        from: &CudaPinned,
-        to: &CudaMemory,
+        from: At<'_, CudaPinned>,
+        to: At<'_, CudaMemory>,
         len: usize,
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::upload(&self.context, stream, &from.0, to, len) }
+        unsafe { access::upload(&self.context, stream, (&from.memory.0, from.offset_bytes), to, len) }
     }
 
     fn download(
         &self,
         stream: &CuStream,
-        from: &CudaMemory,
-        to: &CudaPinned,
+        from: At<'_, CudaMemory>,
+        to: At<'_, CudaPinned>,
         len: usize,
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::download(&self.context, stream, from, &to.0, len) }
+        unsafe { access::download(&self.context, stream, from, (&to.memory.0, to.offset_bytes), len) }
     }
 }
 
@@ -378,7 +383,7 @@ impl Launch for CudaDevice {
         self.context.open()?;
         let word = |arg: &Arg<'_, CudaMemory>| match *arg {
             Arg::Word(word) => word,
-            Arg::Read(buffer) | Arg::Write(buffer) => buffer.address(),
+            Arg::Read(at) | Arg::Write(at) => at.memory.address().wrapping_add(at.offset_bytes as u64),
         };
         // A narrower number is the low bytes of a word, which come first on every host that CUDA has.
         let enqueue = |words: &mut [u64], values: &mut [*mut c_void]| {

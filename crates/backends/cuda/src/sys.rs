@@ -229,6 +229,8 @@ symbols! {
     cuMemcpyDtoHAsync 3020 "cuMemcpyDtoHAsync_v2" COPIES (*mut c_void, CUdeviceptr, usize, CUstream);
     cuMemcpyDtoDAsync 3020 "cuMemcpyDtoDAsync_v2" COPIES (CUdeviceptr, CUdeviceptr, usize, CUstream);
     cuMemsetD8Async 3020 "cuMemsetD8Async" COPIES (CUdeviceptr, u8, usize, CUstream);
+    cuMemsetD16Async 3020 "cuMemsetD16Async" COPIES (CUdeviceptr, u16, usize, CUstream);
+    cuMemsetD32Async 3020 "cuMemsetD32Async" COPIES (CUdeviceptr, u32, usize, CUstream);
 
     // memory in the order of streams
     cuMemAllocAsync 11020 "cuMemAllocAsync" MEMORY_POOLS (*mut CUdeviceptr, usize, CUstream);

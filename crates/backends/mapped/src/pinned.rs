@@ -168,7 +168,7 @@ impl<D: LineDriver> Pinned<D> {
         self.block.map_or(NonNull::dangling(), |(_, block)| block.host.cast())
     }
 
-    /// Reads its first bytes.
+    /// Reads its bytes from `offset` on.
     ///
     /// # Errors
     ///
@@ -177,36 +177,38 @@ impl<D: LineDriver> Pinned<D> {
     /// # Safety
     ///
     /// Nothing writes them meanwhile, the device neither.
-    pub unsafe fn read(&self, out: &mut [u8]) -> Result<(), Error> {
-        self.fits(out.len())?;
+    pub unsafe fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        let start = self.at(offset, out.len())?;
         // SAFETY: the memory is that long and has values since it was pinned; nobody writes it, says the caller; `out` is another.
-        unsafe { self.start().copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), out.len()) };
+        unsafe { start.copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), out.len()) };
         Ok(())
     }
 
-    /// Writes its first bytes.
+    /// Writes its bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read_at`](Self::read_at).
     ///
     /// # Safety
     ///
     /// Nothing reads or writes them meanwhile, the device neither.
-    pub unsafe fn write(&self, from: &[u8]) -> Result<(), Error> {
-        self.fits(from.len())?;
+    pub unsafe fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
+        let start = self.at(offset, from.len())?;
         // SAFETY: the memory is that long; nobody else touches it, says the caller; `from` is another.
-        unsafe { self.start().copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+        unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
         Ok(())
     }
 
-    /// That so many bytes are there.
+    /// Where its byte at `offset` is, that so many are from there on.
     ///
     /// # Errors
     ///
     /// [`InvalidLimit`](ErrorCode::InvalidLimit): there are fewer.
-    pub fn fits(&self, bytes: usize) -> Result<(), Error> {
-        wakeline_core::within("the length of a copy, in bytes,", bytes, 0, self.len).map(drop)
+    pub fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Error> {
+        wakeline_core::within("the end of a copy, in bytes,", offset.saturating_add(len), 0, self.len)?;
+        // SAFETY: the offset is within the memory, or right behind its last byte.
+        Ok(unsafe { self.start().add(offset) })
     }
 }
 

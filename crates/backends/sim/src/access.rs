@@ -37,6 +37,37 @@ impl SimMemory {
     }
 }
 
+/// The bytes of a buffer, or of pinned memory, from an offset on.
+#[derive(Debug)]
+pub struct SimAt<'a, B> {
+    /// Whose bytes.
+    pub memory: &'a B,
+    /// From which byte on.
+    pub offset: usize,
+}
+
+impl<B> Clone for SimAt<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for SimAt<'_, B> {}
+
+impl<B> SimAt<'_, B> {
+    /// How many bytes there must be for `len` of them.
+    fn end(self, len: usize) -> usize {
+        self.offset.saturating_add(len)
+    }
+}
+
+impl<'a, B> From<&'a B> for SimAt<'a, B> {
+    /// From its first byte on.
+    fn from(memory: &'a B) -> Self {
+        Self { memory, offset: 0 }
+    }
+}
+
 /// Memory of the host that a [`SimDevice`] copies from and to. Given back when it is dropped, which must be after the device is done.
 pub struct SimPinned<T: TimeLine = VirtualTime> {
     device: SimDevice<T>,
@@ -61,9 +92,16 @@ impl<T: TimeLine> SimPinned<T> {
     ///
     /// [`Backend`](wakeline_core::ErrorCode::Backend) for a [`Misuse`]: the device still writes, or there are fewer bytes.
     pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
-        let bytes = self.touch("read", out.len(), false, |buffer| buffer.to_vec())?;
-        out.copy_from_slice(&bytes);
-        Ok(())
+        self.read_at(0, out)
+    }
+
+    /// Reads its bytes from `offset` on into `out`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        self.touch("read", offset, out.len(), false, |buffer| out.copy_from_slice(buffer))
     }
 
     /// Writes `from` to its first bytes.
@@ -72,12 +110,22 @@ impl<T: TimeLine> SimPinned<T> {
     ///
     /// As [`read`](Self::read), also while the device still reads.
     pub fn write(&self, from: &[u8]) -> Result<(), Error> {
-        self.touch("write", from.len(), true, |buffer| buffer.copy_from_slice(from))
+        self.write_at(0, from)
+    }
+
+    /// Writes `from` to its bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
+        self.touch("write", offset, from.len(), true, |buffer| buffer.copy_from_slice(from))
     }
 
     fn touch<R>(
         &self,
         call: &'static str,
+        offset: usize,
         len: usize,
         writes: bool,
         f: impl FnOnce(&mut [u8]) -> R,
@@ -85,11 +133,12 @@ impl<T: TimeLine> SimPinned<T> {
         let now = self.device.now();
         self.device.with(|state| {
             state.turn(now);
-            if let Err(misuse) = state.check_host(self.key, len, writes) {
+            if let Err(misuse) = state.check_host(self.key, offset.saturating_add(len), writes) {
                 return Err(state.misused(call, misuse));
             }
-            let bytes = state.buffers.get_mut(self.key).and_then(|buffer| buffer.bytes.get_mut(..len));
-            Ok(f(bytes.unwrap_or_default()))
+            let bytes =
+                state.buffers.get_mut(self.key).and_then(|buffer| buffer.bytes.get_mut(offset..offset + len));
+            bytes.map(f).ok_or_else(|| state.misused(call, Misuse::Foreign))
         })
     }
 }
@@ -125,9 +174,9 @@ pub enum SimArg<'a> {
     /// A number.
     Word(u64),
     /// A buffer that the kernel reads.
-    Read(&'a SimMemory),
+    Read(SimAt<'a, SimMemory>),
     /// A buffer that the kernel writes, and may read.
-    Write(&'a SimMemory),
+    Write(SimAt<'a, SimMemory>),
 }
 
 impl<T: TimeLine> SimDevice<T> {
@@ -177,7 +226,7 @@ impl<T: TimeLine> SimStream<T> {
             let key = state.buffers.add(len, false);
             let touches = [(key, len, Touch::Write)];
             let length = Nanos::from_nanos(device.config().copy_ns);
-            let job = Job::Fill(key, crate::memory::FRESH);
+            let job = Job::Fill(key, 0..len, alloc::vec![crate::memory::FRESH]);
             if let Err(error) = state.enqueue_job("alloc", self.key(), length, job, &touches) {
                 state.buffers.remove(key);
                 return Err(error);
@@ -201,41 +250,82 @@ impl<T: TimeLine> SimStream<T> {
     ///
     /// As all of these.
     pub fn fill(&self, memory: &SimMemory, byte: u8) -> Result<(), Error> {
-        let job = Job::Fill(memory.key, byte);
-        self.job("fill", self.copy_length(), job, &[(memory, memory.len, Touch::Write)], None)
+        self.fill_with(memory, &[byte], memory.len)
     }
 
-    /// Copies the first `len` bytes between buffers of the device.
+    /// Writes `pattern` so many times.
     ///
     /// # Errors
     ///
     /// As all of these.
-    pub fn copy(&self, from: &SimMemory, to: &SimMemory, len: usize) -> Result<(), Error> {
-        let job = Job::Copy { from: from.key, to: to.key, bytes: 0..len };
-        let touches = [(from, len, Touch::Read), (to, len, Touch::Write)];
+    pub fn fill_with<'a>(
+        &self,
+        to: impl Into<SimAt<'a, SimMemory>>,
+        pattern: &[u8],
+        count: usize,
+    ) -> Result<(), Error> {
+        let SimAt { memory, offset } = to.into();
+        let len = pattern.len().saturating_mul(count);
+        let end = offset.saturating_add(len);
+        let job = Job::Fill(memory.key, offset..end, pattern.to_vec());
+        self.job("fill", self.copy_length(), job, &[(memory, end, Touch::Write)], None)
+    }
+
+    /// Copies `len` bytes between buffers of the device.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn copy<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimMemory>>,
+        to: impl Into<SimAt<'a, SimMemory>>,
+        len: usize,
+    ) -> Result<(), Error> {
+        let (from, to) = (from.into(), to.into());
+        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), len };
+        let touches = [(from.memory, from.end(len), Touch::Read), (to.memory, to.end(len), Touch::Write)];
         self.job("copy", self.copy_length(), job, &touches, None)
     }
 
-    /// Copies the first `len` bytes to the device.
+    /// Copies `len` bytes to the device.
     ///
     /// # Errors
     ///
     /// As all of these.
-    pub fn upload(&self, from: &SimPinned<T>, to: &SimMemory, len: usize) -> Result<(), Error> {
-        let job = Job::Copy { from: from.key, to: to.key, bytes: 0..len };
-        let pinned = Some((from, len, Touch::Read));
-        self.job("upload", self.copy_length(), job, &[(to, len, Touch::Write)], pinned)
+    pub fn upload<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimPinned<T>>>,
+        to: impl Into<SimAt<'a, SimMemory>>,
+        len: usize,
+    ) -> Result<(), Error>
+    where
+        T: 'a,
+    {
+        let (from, to) = (from.into(), to.into());
+        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), len };
+        let pinned = Some((from.memory, from.end(len), Touch::Read));
+        self.job("upload", self.copy_length(), job, &[(to.memory, to.end(len), Touch::Write)], pinned)
     }
 
-    /// Copies the first `len` bytes to the host.
+    /// Copies `len` bytes to the host.
     ///
     /// # Errors
     ///
     /// As all of these.
-    pub fn download(&self, from: &SimMemory, to: &SimPinned<T>, len: usize) -> Result<(), Error> {
-        let job = Job::Copy { from: from.key, to: to.key, bytes: 0..len };
-        let pinned = Some((to, len, Touch::Write));
-        self.job("download", self.copy_length(), job, &[(from, len, Touch::Read)], pinned)
+    pub fn download<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimMemory>>,
+        to: impl Into<SimAt<'a, SimPinned<T>>>,
+        len: usize,
+    ) -> Result<(), Error>
+    where
+        T: 'a,
+    {
+        let (from, to) = (from.into(), to.into());
+        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), len };
+        let pinned = Some((to.memory, to.end(len), Touch::Write));
+        self.job("download", self.copy_length(), job, &[(from.memory, from.end(len), Touch::Read)], pinned)
     }
 
     /// Launches a kernel.
@@ -246,20 +336,21 @@ impl<T: TimeLine> SimStream<T> {
     pub fn run(&self, kernel: &SimKernel, args: &[SimArg<'_>]) -> Result<(), Error> {
         let (mut slots, mut keys, mut touches) = (Vec::new(), Vec::new(), Vec::new());
         for arg in args {
-            let (memory, touch) = match *arg {
+            let (at, touch) = match *arg {
                 SimArg::Word(word) => {
                     slots.push(Slot::Word(word));
                     continue;
                 }
-                SimArg::Read(memory) => (memory, Touch::Read),
-                SimArg::Write(memory) => (memory, Touch::Write),
+                SimArg::Read(at) => (at, Touch::Read),
+                SimArg::Write(at) => (at, Touch::Write),
             };
+            let SimAt { memory, offset } = at;
             let index = keys.iter().position(|&key| key == memory.key).unwrap_or(keys.len());
             if index == keys.len() {
                 keys.push(memory.key);
             }
-            slots.push(Slot::Buffer(index));
-            touches.push((memory, 0, touch));
+            slots.push(Slot::Buffer(index, offset));
+            touches.push((memory, offset, touch));
         }
         let job = Job::Kernel(kernel.clone(), slots, keys);
         self.job("run", kernel.length, job, &touches, None)

@@ -26,7 +26,7 @@ use crate::table::Key;
 /// });
 /// let (memory, pinned) = (stream.alloc(4)?, device.pinned(4)?);
 /// stream.fill(&memory, 40)?;
-/// stream.run(&add, &[SimArg::Write(&memory), SimArg::Word(2)])?;
+/// stream.run(&add, &[SimArg::Write((&memory).into()), SimArg::Word(2)])?;
 /// stream.download(&memory, &pinned, 4)?;
 /// stream.point().block(None)?;
 /// let mut bytes = [0; 4];
@@ -66,7 +66,8 @@ pub struct SimArgs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Slot {
     Word(u64),
-    Buffer(usize),
+    /// The bytes of a buffer from an offset on.
+    Buffer(usize, usize),
 }
 
 impl SimArgs {
@@ -81,7 +82,9 @@ impl SimArgs {
     /// The bytes of the buffer at this place.
     pub fn bytes(&self, place: usize) -> &[u8] {
         match self.args.get(place) {
-            Some(&Slot::Buffer(index)) => self.buffers.get(index).map_or(&[], |(_, bytes)| bytes),
+            Some(&Slot::Buffer(index, offset)) => {
+                self.buffers.get(index).and_then(|(_, bytes)| bytes.get(offset..)).unwrap_or_default()
+            }
             _ => &[],
         }
     }
@@ -89,7 +92,10 @@ impl SimArgs {
     /// The bytes of the buffer at this place, to be changed.
     pub fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
         match self.args.get(place) {
-            Some(&Slot::Buffer(index)) => self.buffers.get_mut(index).map_or(&mut [], |(_, bytes)| bytes),
+            Some(&Slot::Buffer(index, offset)) => {
+                let bytes = self.buffers.get_mut(index).and_then(|(_, bytes)| bytes.get_mut(offset..));
+                bytes.unwrap_or_default()
+            }
             _ => &mut [],
         }
     }
@@ -97,8 +103,14 @@ impl SimArgs {
 
 /// What happens as work ends.
 pub(crate) enum Job {
-    Fill(Key, u8),
-    Copy { from: Key, to: Key, bytes: Range<usize> },
+    /// Writes these bytes again and again into the range.
+    Fill(Key, Range<usize>, Vec<u8>),
+    /// Copies so many bytes, from one offset on to another.
+    Copy {
+        from: (Key, usize),
+        to: (Key, usize),
+        len: usize,
+    },
     Free(Key),
     Kernel(SimKernel, Vec<Slot>, Vec<Key>),
     Host(Box<dyn FnOnce() + Send>),

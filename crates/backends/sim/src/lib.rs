@@ -59,7 +59,7 @@ mod table;
 mod tend;
 mod time;
 
-pub use access::{SimArg, SimEvent, SimMemory, SimPinned};
+pub use access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
 pub use config::{COST_NS_MAX, LOG_LEN_MAX, QUEUE_LEN_MAX, SLOTS_MAX, SimConfig};
 pub use device::SimDevice;
 pub use event::Truth;
@@ -71,7 +71,7 @@ pub use line::SlotUse;
 pub use log::{Counts, LogEntry, LogEvent};
 pub use memory::{MISUSES_MAX, MemoryUse, Misuse};
 #[cfg(feature = "ops")]
-pub use ops::{SimOpStream, SimRuntime, SimTensor};
+pub use ops::{SimOpStream, SimRuntime};
 pub use port::{SimPort, Witness};
 pub use stream::SimStream;
 pub use tend::{ASK_NS, EARLY_NS, VirtualWatcher, WATCH_NS, WATCH_SLICE_NS};

@@ -4,18 +4,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use wakeline_core::{Error, HostLine};
-use wakeline_ops::port::{Arg, Device, Gates, Launch, Memory, Pinned, Priority, Promise, Shape};
+use wakeline_ops::port::{Arg, At, Device, Gates, Launch, Memory, Pattern, Pinned, Priority, Promise, Shape};
 
-use crate::access::{SimArg, SimEvent, SimMemory, SimPinned};
+use crate::access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
 use crate::device::SimDevice;
 use crate::gate::SimGate;
 use crate::job::SimKernel;
 use crate::port::SimPort;
 use crate::stream::SimStream;
 use crate::time::{TimeLine, VirtualTime};
-
-/// Numbers in memory of a simulated device.
-pub type SimTensor<T, L = VirtualTime> = wakeline_ops::Tensor<T, SimDevice<L>>;
 
 /// A runtime of operations on a simulated device.
 pub type SimRuntime<L = VirtualTime> = wakeline_ops::Runtime<SimDevice<L>>;
@@ -79,12 +76,12 @@ impl<T: TimeLine + Send + Sync + 'static> Gates for SimDevice<T> {
 }
 
 impl<T: TimeLine + Send + Sync + 'static> Pinned for SimPinned<T> {
-    fn read(&self, out: &mut [u8], _: Promise) -> Result<(), Error> {
-        Self::read(self, out)
+    fn read(&self, offset_bytes: usize, out: &mut [u8], _: Promise) -> Result<(), Error> {
+        Self::read_at(self, offset_bytes, out)
     }
 
-    fn write(&self, from: &[u8], _: Promise) -> Result<(), Error> {
-        Self::write(self, from)
+    fn write(&self, offset_bytes: usize, from: &[u8], _: Promise) -> Result<(), Error> {
+        Self::write_at(self, offset_bytes, from)
     }
 }
 
@@ -104,42 +101,58 @@ impl<T: TimeLine + Send + Sync + 'static> Memory for SimDevice<T> {
         stream.free(buffer)
     }
 
-    fn fill(&self, stream: &Self::Stream, buffer: &Self::Buffer, byte: u8, _: Promise) -> Result<(), Error> {
-        stream.fill(buffer, byte)
+    fn fill(
+        &self,
+        stream: &Self::Stream,
+        to: At<'_, Self::Buffer>,
+        pattern: Pattern,
+        count: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
+        let to = sim_at(to);
+        match pattern {
+            Pattern::One(byte) => stream.fill_with(to, &[byte], count),
+            Pattern::Two(number) => stream.fill_with(to, &number.to_ne_bytes(), count),
+            Pattern::Four(number) => stream.fill_with(to, &number.to_ne_bytes(), count),
+        }
     }
 
     fn copy(
         &self,
         stream: &Self::Stream,
-        from: &Self::Buffer,
-        to: &Self::Buffer,
+        from: At<'_, Self::Buffer>,
+        to: At<'_, Self::Buffer>,
         len: usize,
         _: Promise,
     ) -> Result<(), Error> {
-        stream.copy(from, to, len)
+        stream.copy(sim_at(from), sim_at(to), len)
     }
 
     fn upload(
         &self,
         stream: &Self::Stream,
-        from: &Self::Pinned,
-        to: &Self::Buffer,
+        from: At<'_, Self::Pinned>,
+        to: At<'_, Self::Buffer>,
         len: usize,
         _: Promise,
     ) -> Result<(), Error> {
-        stream.upload(from, to, len)
+        stream.upload(sim_at(from), sim_at(to), len)
     }
 
     fn download(
         &self,
         stream: &Self::Stream,
-        from: &Self::Buffer,
-        to: &Self::Pinned,
+        from: At<'_, Self::Buffer>,
+        to: At<'_, Self::Pinned>,
         len: usize,
         _: Promise,
     ) -> Result<(), Error> {
-        stream.download(from, to, len)
+        stream.download(sim_at(from), sim_at(to), len)
     }
+}
+
+fn sim_at<B>(at: At<'_, B>) -> SimAt<'_, B> {
+    SimAt { memory: at.memory, offset: at.offset_bytes }
 }
 
 impl<T: TimeLine + Send + Sync + 'static> Launch for SimDevice<T> {
@@ -158,8 +171,8 @@ impl<T: TimeLine + Send + Sync + 'static> Launch for SimDevice<T> {
             .iter()
             .map(|arg| match *arg {
                 Arg::Word(word) => SimArg::Word(word),
-                Arg::Read(buffer) => SimArg::Read(buffer),
-                Arg::Write(buffer) => SimArg::Write(buffer),
+                Arg::Read(at) => SimArg::Read(sim_at(at)),
+                Arg::Write(at) => SimArg::Write(sim_at(at)),
             })
             .collect();
         stream.run(kernel, &args)

@@ -190,7 +190,9 @@ fn a_kernel_may_name_a_buffer_twice_and_reads_nothing_where_there_is_nothing() {
         args.bytes_mut(1)[0] = product;
     });
     stream.fill(&memory, 5).unwrap();
-    stream.run(&square, &[SimArg::Read(&memory), SimArg::Write(&memory), SimArg::Word(1)]).unwrap();
+    stream
+        .run(&square, &[SimArg::Read((&memory).into()), SimArg::Write((&memory).into()), SimArg::Word(1)])
+        .unwrap();
     stream.download(&memory, &out, 1).unwrap();
     wait(&stream);
     let mut byte = [0];
@@ -237,8 +239,11 @@ fn the_same_calls_give_the_same_run() {
         for round in 0..20 {
             let (one, other) = (&streams[round % 2], &streams[(round + 1) % 2]);
             let memory = one.alloc(8).unwrap();
-            one.run(&SimKernel::new(COPY, |args| args.bytes_mut(0).fill(3)), &[SimArg::Write(&memory)])
-                .unwrap();
+            one.run(
+                &SimKernel::new(COPY, |args| args.bytes_mut(0).fill(3)),
+                &[SimArg::Write((&memory).into())],
+            )
+            .unwrap();
             order(one, other);
             other.free(&memory).unwrap();
         }

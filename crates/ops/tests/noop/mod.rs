@@ -10,7 +10,7 @@ use wakeline_core::{
     Arming, Awaiter, Charge, Clock, CompletionPort, Error, HostLine, Instant, Lookout, MemoryDescriptor,
     Report, Seq, Slot, Status, Tend, Watched,
 };
-use wakeline_ops::port::{Arg, Device, Launch, Memory, Pinned, Priority, Promise, Shape};
+use wakeline_ops::port::{Arg, At, Device, Launch, Memory, Pattern, Pinned, Priority, Promise, Shape};
 
 const SLOT: Slot = Slot::ALL[0];
 
@@ -137,11 +137,11 @@ impl Device for Noop {
 pub(crate) struct NoMemory;
 
 impl Pinned for NoMemory {
-    fn read(&self, _: &mut [u8], _: Promise) -> Result<(), Error> {
+    fn read(&self, _: usize, _: &mut [u8], _: Promise) -> Result<(), Error> {
         Ok(())
     }
 
-    fn write(&self, _: &[u8], _: Promise) -> Result<(), Error> {
+    fn write(&self, _: usize, _: &[u8], _: Promise) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -162,19 +162,33 @@ impl Memory for Noop {
         Ok(())
     }
 
-    fn fill(&self, _: &NoopStream, (): &(), _: u8, _: Promise) -> Result<(), Error> {
+    fn fill(&self, _: &NoopStream, _: At<'_, ()>, _: Pattern, _: usize, _: Promise) -> Result<(), Error> {
         Ok(())
     }
 
-    fn copy(&self, _: &NoopStream, (): &(), (): &(), _: usize, _: Promise) -> Result<(), Error> {
+    fn copy(&self, _: &NoopStream, _: At<'_, ()>, _: At<'_, ()>, _: usize, _: Promise) -> Result<(), Error> {
         Ok(())
     }
 
-    fn upload(&self, _: &NoopStream, _: &NoMemory, (): &(), _: usize, _: Promise) -> Result<(), Error> {
+    fn upload(
+        &self,
+        _: &NoopStream,
+        _: At<'_, NoMemory>,
+        _: At<'_, ()>,
+        _: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
-    fn download(&self, _: &NoopStream, (): &(), _: &NoMemory, _: usize, _: Promise) -> Result<(), Error> {
+    fn download(
+        &self,
+        _: &NoopStream,
+        _: At<'_, ()>,
+        _: At<'_, NoMemory>,
+        _: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use wakeline_core::{Clock, Error, ErrorCode, Nanos};
-use wakeline_ops::{DeviceOp, Tensor, all, gate, unzip, value, zip};
+use wakeline_ops::{DeviceOp, all, gate, unzip, value, zip};
 use wakeline_sim::SimDevice;
+use wakeline_tensor::Tensor;
 
 use crate::program::{Boxed, Bytes, LEN, Program};
 

@@ -20,8 +20,9 @@ use std::ops::Range;
 use common::CONFIG;
 use program::{LEN, Program};
 use wakeline_core::ErrorCode;
-use wakeline_ops::{DeviceOp, Runtime, SingleStream, Tensor};
+use wakeline_ops::{DeviceOp, Runtime, SingleStream};
 use wakeline_sim::{Faults, MemoryUse, SimDevice, VirtualTime, VirtualWatcher};
+use wakeline_tensor::Tensor;
 
 const SEEDS: u64 = 10_000;
 

@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use wakeline_core::{CancelToken, Error, Nanos};
 use wakeline_ops::{
-    Completion, DeviceFuture, DeviceOp, FromHost, LeastLoaded, Runtime, RuntimeConfig, Shared, SingleStream,
-    StreamPoolRoundRobin, Tensor,
+    Completion, DeviceFuture, DeviceOp, LeastLoaded, Runtime, RuntimeConfig, Shared, SingleStream,
+    StreamPoolRoundRobin,
 };
 use wakeline_sim::{Faults, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+use wakeline_tensor::{FromHost, Tensor};
 
 use crate::How;
 use crate::common::CONFIG;

@@ -23,6 +23,7 @@ pub(super) trait Arg: Copy {
 }
 
 impl Arg for u8 {}
+impl Arg for u16 {}
 impl Arg for c_int {}
 impl Arg for c_uint {}
 impl Arg for u64 {}

@@ -210,7 +210,32 @@ pub(super) fn copy_to_host(
 }
 
 pub(super) fn fill(state: &mut State, to: u64, value: u8, bytes: usize, stream: StreamArg) -> Answer {
+    fill_with(state, to, [value; 4], 1, bytes, stream)
+}
+
+pub(super) fn fill_twos(state: &mut State, to: u64, value: u16, count: usize, stream: StreamArg) -> Answer {
+    let [low, high] = value.to_ne_bytes();
+    fill_with(state, to, [low, high, low, high], 2, count, stream)
+}
+
+pub(super) fn fill_fours(state: &mut State, to: u64, value: u32, count: usize, stream: StreamArg) -> Answer {
+    fill_with(state, to, value.to_ne_bytes(), 4, count, stream)
+}
+
+/// Of a number of so many bytes; the address must be a multiple of them.
+fn fill_with(
+    state: &mut State,
+    to: u64,
+    value: [u8; 4],
+    width: usize,
+    count: usize,
+    stream: StreamArg,
+) -> Answer {
     let handle = state.stream(stream)?;
+    let bytes = count.checked_mul(width).ok_or(Status::INVALID_VALUE)?;
+    if !to.is_multiple_of(width as u64) {
+        return Err(Status::INVALID_VALUE.into());
+    }
     state.span(to, bytes)?;
     state.enqueue(handle, Op::Fill { to, value, bytes })?;
     Ok(())

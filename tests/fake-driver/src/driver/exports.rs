@@ -133,6 +133,8 @@ exports! {
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2(to: Address, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_to_host; keeps None;
     "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_on_device;
     "cuMemsetD8Async" 3020 cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: StreamArg) => enqueue::fill;
+    "cuMemsetD16Async" 3020 cuMemsetD16Async(to: u64, value: u16, count: usize, stream: StreamArg) => enqueue::fill_twos;
+    "cuMemsetD32Async" 3020 cuMemsetD32Async(to: u64, value: u32, count: usize, stream: StreamArg) => enqueue::fill_fours;
 
     "cuStreamIsCapturing" 10000 cuStreamIsCapturing(stream: StreamArg, out: Out<c_int>) => capture::is_capturing;
     "cuStreamGetCaptureInfo" 11030 cuStreamGetCaptureInfo_v2(stream: StreamArg, status: Out<c_int>, id: Out<u64>, graph: Out<u64>, dependencies: Out<usize>, count: Out<usize>) => capture::info;

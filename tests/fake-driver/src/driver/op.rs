@@ -34,9 +34,10 @@ pub(super) enum Op {
         from: Source,
         bytes: usize,
     },
+    /// With these bytes again and again.
     Fill {
         to: u64,
-        value: u8,
+        value: [u8; 4],
         bytes: usize,
     },
     Free {

@@ -126,7 +126,7 @@ impl Pages {
         true
     }
 
-    pub(super) fn fill(&self, to: u64, value: u8, bytes: usize) -> bool {
+    pub(super) fn fill(&self, to: u64, value: [u8; 4], bytes: usize) -> bool {
         let there = self.holds(to, bytes);
         if there {
             raw::fill(to, value, bytes);

@@ -96,9 +96,14 @@ pub(super) fn write(to: u64, bytes: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at(to), bytes.len()) }
 }
 
-pub(super) fn fill(to: u64, value: u8, bytes: usize) {
-    // SAFETY: the bytes are within an allocation that lives.
-    unsafe { ptr::write_bytes(at(to), value, bytes) }
+pub(super) fn fill(to: u64, value: [u8; 4], bytes: usize) {
+    let [first, rest @ ..] = value;
+    if rest == [first; 3] {
+        // SAFETY: the bytes are within an allocation that lives.
+        unsafe { ptr::write_bytes(at(to), first, bytes) }
+    } else {
+        write(to, &value.into_iter().cycle().take(bytes).collect::<Vec<_>>());
+    }
 }
 
 /// The words of an allocation that is kept: it is padded to whole pages.

@@ -229,16 +229,19 @@ impl State {
     pub(super) fn begin_job(&mut self, stream: Key, at: Instant) -> bool {
         let Some(job) = self.streams.get_mut(stream).and_then(super::Queue::take_job) else { return true };
         let code = match *job {
-            Job::Fill(key, byte) => {
-                if let Some(buffer) = self.buffers.get_mut(key) {
-                    buffer.bytes.fill(byte);
-                }
+            Job::Fill(key, range, pattern) => {
+                let bytes = self.buffers.get_mut(key).and_then(|buffer| buffer.bytes.get_mut(range));
+                bytes
+                    .unwrap_or_default()
+                    .iter_mut()
+                    .zip(pattern.iter().cycle())
+                    .for_each(|(to, from)| *to = *from);
                 return true;
             }
-            Job::Copy { from, to, bytes } => {
-                let source = self.buffers.get(from).and_then(|from| from.bytes.get(bytes.clone()));
+            Job::Copy { from: (from, start), to: (to, offset), len } => {
+                let source = self.buffers.get(from).and_then(|from| from.bytes.get(start..start + len));
                 let source = source.map(Vec::from).unwrap_or_default();
-                let target = self.buffers.get_mut(to).and_then(|to| to.bytes.get_mut(bytes));
+                let target = self.buffers.get_mut(to).and_then(|to| to.bytes.get_mut(offset..offset + len));
                 if let Some(target) = target.filter(|target| target.len() == source.len()) {
                     target.copy_from_slice(&source);
                 }

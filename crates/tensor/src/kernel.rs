@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use wakeline_core::Error;
+use wakeline_ops::port::{self, Arg, At, Memory, Promise, Shape};
+use wakeline_ops::{DeviceOp, Submission, Touch, device_op};
 
-use crate::device_op;
-use crate::hazard::{Storage, Touch};
-use crate::op::DeviceOp;
-use crate::port::{self, Arg, Memory, Promise, Shape};
-use crate::submission::Submission;
-use crate::tensor::{Element, Tensor};
+use crate::block::Block;
+use crate::element::Element;
+use crate::tensor::Tensor;
 
 /// An argument of a kernel: a number, or a tensor that it reads or writes.
 pub struct KernelArg<D: Memory>(Kind<D>);
 
 enum Kind<D: Memory> {
     Word(u64),
-    Read(Arc<Storage<D>>),
-    Write(Arc<Storage<D>>),
+    /// From a byte on.
+    Read(Arc<Block<D>>, usize),
+    Write(Arc<Block<D>>, usize),
 }
 
 impl<D: Memory> KernelArg<D> {
@@ -31,14 +31,14 @@ impl<D: Memory> KernelArg<D> {
         Self(Kind::Word(word))
     }
 
-    /// A tensor that the kernel only reads.
+    /// A tensor that the kernel only reads: the address of its first number.
     pub fn read<T: Element>(tensor: &Tensor<T, D>) -> Self {
-        Self(Kind::Read(Arc::clone(tensor.storage())))
+        Self(Kind::Read(Arc::clone(tensor.block()), tensor.span().offset_bytes))
     }
 
     /// A tensor that the kernel writes, and may read.
     pub fn write<T: Element>(tensor: &Tensor<T, D>) -> Self {
-        Self(Kind::Write(Arc::clone(tensor.storage())))
+        Self(Kind::Write(Arc::clone(tensor.block()), tensor.span().offset_bytes))
     }
 }
 
@@ -46,8 +46,8 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Word(word) => f.debug_tuple("Word").field(word).finish(),
-            Kind::Read(storage) => f.debug_tuple("Read").field(storage).finish(),
-            Kind::Write(storage) => f.debug_tuple("Write").field(storage).finish(),
+            Kind::Read(block, offset) => f.debug_tuple("Read").field(block).field(offset).finish(),
+            Kind::Write(block, offset) => f.debug_tuple("Write").field(block).field(offset).finish(),
         }
     }
 }
@@ -58,8 +58,9 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
 /// ```
 /// use wakeline_core::Nanos;
 /// use wakeline_ops::port::Shape;
-/// use wakeline_ops::{DeviceOp, KernelArg, Runtime, SingleStream, Tensor, launch};
+/// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
 /// use wakeline_sim::{SimConfig, SimDevice, SimKernel, VirtualTime, VirtualWatcher};
+/// use wakeline_tensor::{KernelArg, Tensor, launch};
 /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
 /// let watcher = VirtualWatcher::new(&device);
 /// let runtime = Runtime::new(device, &SingleStream, watcher.clone())?;
@@ -110,8 +111,8 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
             .iter()
             .filter_map(|arg| match &arg.0 {
                 Kind::Word(_) => None,
-                Kind::Read(storage) => Some(storage.read()),
-                Kind::Write(storage) => Some(storage.write()),
+                Kind::Read(block, _) => Some(block.storage().read()),
+                Kind::Write(block, _) => Some(block.storage().write()),
             })
             .collect();
         submission.touch(&touches, |device, stream| {
@@ -119,8 +120,8 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
                 .iter()
                 .map(|arg| match &arg.0 {
                     Kind::Word(word) => Arg::Word(*word),
-                    Kind::Read(storage) => Arg::Read(storage.buffer()),
-                    Kind::Write(storage) => Arg::Write(storage.buffer()),
+                    Kind::Read(block, offset) => Arg::Read(at(block, *offset)),
+                    Kind::Write(block, offset) => Arg::Write(at(block, *offset)),
                 })
                 .collect();
             // SAFETY: the submission keeps kernel and buffers until this is done, and `touch` orders what else uses the buffers; that
@@ -133,6 +134,10 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
     fn finish((): ()) -> Result<(), Error> {
         Ok(())
     }
+}
+
+fn at<D: Memory>(block: &Block<D>, offset_bytes: usize) -> At<'_, D::Buffer> {
+    At { memory: block.storage().buffer(), offset_bytes }
 }
 
 device_op!([D] Launch<D> where D: port::Launch);

@@ -1,0 +1,58 @@
+//! Tensors for wakeline: numbers in memory of a device, made, copied, cut up and read back by device operations.
+//!
+//! A tensor is a name of memory, with a shape. What is done to it are lazy operations of `wakeline-ops`, ordered on the device by what they read and write.
+//!
+//! | you want | look at |
+//! |---|---|
+//! | a tensor | [`Tensor::zeros`], [`Tensor::full`], [`Tensor::from_host`] |
+//! | its numbers | [`Tensor::to_host`] |
+//! | to copy it | [`Tensor::copy_to`] |
+//! | kernels on it | [`launch()`], [`Tensor::span`] |
+//! | tiles of it, for kernels that write | [`IntoPartition::partition`] |
+//! | what a tensor can be of | [`Element`] |
+//!
+//! ```
+//! use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+//! use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+//! use wakeline_tensor::Tensor;
+//!
+//! let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+//! let watcher = VirtualWatcher::new(&device); // a program in real time has that of `wakeline-std`
+//! let runtime = Runtime::new(device, &StreamPoolRoundRobin::default(), watcher.clone())?;
+//! let doubled = Tensor::from_host(vec![1_u32, 2, 3])
+//!     .then(|tensor| tensor.to_host())
+//!     .map_host(|numbers| numbers.iter().map(|number| number * 2).collect::<Vec<_>>());
+//! assert_eq!(watcher.run(doubled.on(&runtime))??, [2, 4, 6]);
+//! # Ok::<(), wakeline_core::Error>(())
+//! ```
+//!
+//! Invariants:
+//! 1. Device memory is touched by operations alone, each behind what it conflicts with; it is freed when nobody names it and nothing in flight uses it.
+//! 2. What is written by an operation that takes a tensor, or a partition, is named by nobody else; what is in flight does not count as a name.
+//! 3. Memory of the host that a device reads or writes is pinned, belongs to the flight, and is read by the host only once the copy has landed.
+//! 4. A shape whose bytes cannot be counted makes no tensor; nothing here overflows.
+//! 5. No backend, thread, driver or environment is known here.
+
+mod block;
+mod copy;
+mod create;
+mod dims;
+mod element;
+mod enqueue;
+mod host;
+mod kernel;
+mod layout;
+mod lend;
+mod partition;
+mod tensor;
+
+pub use block::Span;
+pub use copy::CopyTo;
+pub use create::Full;
+pub use dims::{Dims, RANK_MAX};
+pub use element::{Element, Number};
+pub use host::{FromHost, HostCopy, ToHost};
+pub use kernel::{KernelArg, Launch, launch};
+pub use lend::{Lent, LentFuture};
+pub use partition::{IntoPartition, Partition, Tile};
+pub use tensor::Tensor;
