@@ -133,9 +133,9 @@ codes! {
     /// A runtime whose flights have not all ended in time. Arguments: how many are in flight, the time waited.
     0x002E NotDrained "{} operation(s) are still in flight after {}: nothing of them was ended or freed; wait for longer, or close what tends them, which leaks what they keep",
     /// A shape that no tensor has, or that does not fit. Arguments: the shape, what is wrong and what would be right.
-    0x0040 InvalidShape "shape {}: {}",
+    0x002F InvalidShape "shape {}: {}",
     /// What is to be written is named by others, who would see it change. Arguments: what it is, how many others name it.
-    0x0041 TensorShared "{} is also named by {} other handle(s), view(s) or operation(s) that did not run yet: drop them, or write to a copy",
+    0x0030 TensorShared "{} is also named by {} other handle(s), view(s) or operation(s) that did not run yet: drop them, or write to a copy",
 }
 
 impl ErrorCode {
