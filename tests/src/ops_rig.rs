@@ -42,7 +42,7 @@ pub const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 
 /// A device of operations, a watcher and a runtime.
 pub trait OpsRig {
     /// The device.
-    type Device: port::Launch + port::Gates;
+    type Device: port::Launch + port::Gates + port::Pools;
 
     /// The runtime, of [`STREAMS`] streams in turn.
     fn runtime(&self) -> &Runtime<Self::Device>;

@@ -103,7 +103,7 @@ pub use counts::FlightCounts;
 pub use drain::Drain;
 pub use future::DeviceFuture;
 pub use gate::{GATE_MS_MAX, Gate, GateOp, gate};
-pub use hazard::{Storage, Touch};
+pub use hazard::{Foreign, Storage, Touch};
 pub use into_op::IntoDeviceOp;
 pub use join::{JOIN_MAX, JoinAll};
 pub use lanes::Loads;

@@ -8,6 +8,7 @@
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
 //! | `CudaDevice`, `CudaRuntime` | the device of operations, with the feature `ops`: see `wakeline-ops` |
 //! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
+//! | `LendSlice` | cudarc's slices as memory of operations, with `cudarc` and `ops` |
 //! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
@@ -59,7 +60,11 @@ mod module;
 #[cfg(feature = "ops")]
 mod ops;
 mod readback;
+#[cfg(all(feature = "cudarc", feature = "ops"))]
+mod slices;
 mod sys;
+#[cfg(feature = "ops")]
+mod tally;
 mod timed;
 mod wait;
 mod words;
@@ -83,6 +88,8 @@ pub use ops::{
     CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, DEVICE_BYTES_KEPT,
 };
 pub use readback::Readback;
+#[cfg(all(feature = "cudarc", feature = "ops"))]
+pub use slices::LendSlice;
 pub use timed::{STAMPS, TimedPort, TimedStream};
 pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
 #[doc(inline)]

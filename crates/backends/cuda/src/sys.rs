@@ -25,6 +25,29 @@ pub(crate) type CUfunction = *mut c_void;
 pub(crate) type CUgraph = *mut c_void;
 pub(crate) type CUgraphExec = *mut c_void;
 pub(crate) type CUhostFn = unsafe extern "C" fn(data: *mut c_void);
+/// What [`Symbols::cuMemcpy2DAsync`] copies.
+#[cfg_attr(not(feature = "ops"), allow(dead_code))]
+#[allow(non_camel_case_types, non_snake_case)]
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CUDA_MEMCPY2D {
+    pub(crate) srcXInBytes: usize,
+    pub(crate) srcY: usize,
+    pub(crate) srcMemoryType: c_uint,
+    pub(crate) srcHost: *const c_void,
+    pub(crate) srcDevice: CUdeviceptr,
+    pub(crate) srcArray: *mut c_void,
+    pub(crate) srcPitch: usize,
+    pub(crate) dstXInBytes: usize,
+    pub(crate) dstY: usize,
+    pub(crate) dstMemoryType: c_uint,
+    pub(crate) dstHost: *mut c_void,
+    pub(crate) dstDevice: CUdeviceptr,
+    pub(crate) dstArray: *mut c_void,
+    pub(crate) dstPitch: usize,
+    pub(crate) WidthInBytes: usize,
+    pub(crate) Height: usize,
+}
 /// Sixteen bytes.
 pub(crate) type CUuuid = [u8; 16];
 
@@ -71,7 +94,13 @@ pub(crate) const CU_CTX_SCHED_MASK: c_uint = 7;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 #[cfg(feature = "ops")]
+pub(crate) const CU_MEMORYTYPE_HOST: c_uint = 1;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEMORYTYPE_DEVICE: c_uint = 2;
+#[cfg(feature = "ops")]
 pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
@@ -228,6 +257,7 @@ symbols! {
     cuMemcpyHtoDAsync 3020 "cuMemcpyHtoDAsync_v2" COPIES (CUdeviceptr, *const c_void, usize, CUstream);
     cuMemcpyDtoHAsync 3020 "cuMemcpyDtoHAsync_v2" COPIES (*mut c_void, CUdeviceptr, usize, CUstream);
     cuMemcpyDtoDAsync 3020 "cuMemcpyDtoDAsync_v2" COPIES (CUdeviceptr, CUdeviceptr, usize, CUstream);
+    cuMemcpy2DAsync 3020 "cuMemcpy2DAsync_v2" COPIES (*const CUDA_MEMCPY2D, CUstream);
     cuMemsetD8Async 3020 "cuMemsetD8Async" COPIES (CUdeviceptr, u8, usize, CUstream);
     cuMemsetD16Async 3020 "cuMemsetD16Async" COPIES (CUdeviceptr, u16, usize, CUstream);
     cuMemsetD32Async 3020 "cuMemsetD32Async" COPIES (CUdeviceptr, u32, usize, CUstream);
@@ -237,6 +267,7 @@ symbols! {
     cuMemFreeAsync 11020 "cuMemFreeAsync" MEMORY_POOLS (CUdeviceptr, CUstream);
     cuDeviceGetDefaultMemPool 11020 "cuDeviceGetDefaultMemPool" MEMORY_POOLS (*mut CUmemoryPool, CUdevice);
     cuMemPoolGetAttribute 11020 "cuMemPoolGetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
+    cuMemPoolTrimTo 11020 "cuMemPoolTrimTo" MEMORY_POOLS (CUmemoryPool, usize);
     cuMemPoolSetAttribute 11020 "cuMemPoolSetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
 
     // kernels

@@ -101,15 +101,41 @@ impl SimArgs {
     }
 }
 
+/// Rows of one length, equally far apart on each side. All in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SimRows {
+    /// How long each is.
+    pub len: usize,
+    /// How many there are.
+    pub count: usize,
+    /// From the beginning of one to that of the next, where they come from.
+    pub from_pitch: usize,
+    /// The same where they go.
+    pub to_pitch: usize,
+}
+
+impl SimRows {
+    /// One row.
+    pub(crate) const fn one(len: usize) -> Self {
+        Self { len, count: 1, from_pitch: len, to_pitch: len }
+    }
+
+    /// How many bytes there must be from an offset on, at this pitch.
+    pub(crate) fn end(self, offset: usize, pitch: usize) -> usize {
+        let Some(gaps) = self.count.checked_sub(1) else { return offset };
+        gaps.saturating_mul(pitch).saturating_add(self.len).saturating_add(offset)
+    }
+}
+
 /// What happens as work ends.
 pub(crate) enum Job {
     /// Writes these bytes again and again into the range.
     Fill(Key, Range<usize>, Vec<u8>),
-    /// Copies so many bytes, from one offset on to another.
+    /// Copies rows, from one offset on to another.
     Copy {
         from: (Key, usize),
         to: (Key, usize),
-        len: usize,
+        rows: SimRows,
     },
     Free(Key),
     Kernel(SimKernel, Vec<Slot>, Vec<Key>),

@@ -66,7 +66,7 @@ pub use event::Truth;
 pub use fault::{Chance, FAULT_NS_MAX, Faults};
 pub use gate::SimGate;
 pub use host::VirtualHost;
-pub use job::{SimArgs, SimKernel};
+pub use job::{SimArgs, SimKernel, SimRows};
 pub use line::SlotUse;
 pub use log::{Counts, LogEntry, LogEvent};
 pub use memory::{MISUSES_MAX, MemoryUse, Misuse};

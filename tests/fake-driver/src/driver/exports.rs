@@ -8,6 +8,7 @@
 use core::ffi::{c_char, c_int, c_uint};
 
 use super::arg::{Address, Arg, Chars, HostFn, List, Out, Params, StreamArg, Text};
+use super::enqueue::Copy2d;
 use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, pool, stream};
 use crate::Status;
 
@@ -127,11 +128,13 @@ exports! {
     "cuMemFreeAsync" 11020 cuMemFreeAsync(address: u64, stream: StreamArg) => enqueue::free_async;
     "cuDeviceGetDefaultMemPool" 11020 cuDeviceGetDefaultMemPool(out: Out<u64>, device: c_int) => pool::default_of;
     "cuMemPoolGetAttribute" 11020 cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::get_attribute;
+    "cuMemPoolTrimTo" 11020 cuMemPoolTrimTo(pool: u64, keep: usize) => pool::trim;
     "cuMemPoolSetAttribute" 11020 cuMemPoolSetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::set_attribute;
     "cuMemGetInfo" 3020 cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) => memory::info;
     "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2(to: u64, from: Address, bytes: usize, stream: StreamArg) => enqueue::copy_to_device;
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2(to: Address, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_to_host; keeps None;
     "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_on_device;
+    "cuMemcpy2DAsync" 3020 cuMemcpy2DAsync_v2(what: List<Copy2d>, stream: StreamArg) => enqueue::copy_rows;
     "cuMemsetD8Async" 3020 cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: StreamArg) => enqueue::fill;
     "cuMemsetD16Async" 3020 cuMemsetD16Async(to: u64, value: u16, count: usize, stream: StreamArg) => enqueue::fill_twos;
     "cuMemsetD32Async" 3020 cuMemsetD32Async(to: u64, value: u32, count: usize, stream: StreamArg) => enqueue::fill_fours;
