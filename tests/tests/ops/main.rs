@@ -11,6 +11,7 @@
 //! | `paths.rs` | who stores the words, and what ends operations then |
 //! | `calls.rs` | which driver calls are made where, and what becomes of their failures |
 //! | `memory.rs` | memory of device and host: none, too much, none left |
+//! | `tensors.rs` | tensors: made, viewed, copied, cut up and bounded as the host says |
 //! | `seeds.rs` | random programs, and a failure at each call of a program |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -25,6 +26,7 @@ mod memory;
 mod operations;
 mod paths;
 mod seeds;
+mod tensors;
 
 use wakeline_core::Nanos;
 
@@ -43,6 +45,7 @@ fn main() {
         ("paths", paths::TESTS),
         ("calls", calls::TESTS),
         ("memory", memory::TESTS),
+        ("tensors", tensors::TESTS),
         ("seeds", seeds::TESTS),
     ])
 }
