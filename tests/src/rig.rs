@@ -16,6 +16,10 @@ use wakeline_fake_driver::{Fake, Live, Options};
 /// How long the stand-in takes to tell of a fault: the real one takes 340 ms. Long enough that a test on a busy machine gets its waits under way.
 pub const FAKE_FAULT: Duration = Duration::from_millis(40);
 
+/// How long a GPU's driver takes at most: 0.6 to 0.9 s on an H200 (driver 580), and 3.1 to 4.2 s there with 32 hardware queues
+/// (`CUDA_DEVICE_MAX_CONNECTIONS`).
+const GPU_FAULT: Duration = Duration::from_secs(8);
+
 /// How long what a test leaves under way may take to end.
 const LEFT: Duration = Duration::from_secs(5);
 
@@ -102,7 +106,7 @@ impl Rig {
 
     /// How long the driver takes to tell of a fault, at most: 340 to 800 ms on an H200.
     pub const fn fault_delay(&self) -> Duration {
-        if self.is_fake() { FAKE_FAULT } else { Duration::from_secs(2) }
+        if self.is_fake() { FAKE_FAULT } else { GPU_FAULT }
     }
 
     /// A stream of the test's context.

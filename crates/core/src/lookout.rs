@@ -6,7 +6,7 @@ use crate::time::{Instant, Nanos};
 /// Until when a task is to watch a word by itself, and when it was woken to do so.
 ///
 /// Waking a thread takes longer than everything else after a predicted end. So whoever tends wakes the task earlier by as much, and
-/// the task's poll watches for a bounded time. Three numbers, no lock; each is a hint, and a task that goes by an old one loses time and
+/// the task's poll watches for a bounded time. Four numbers, no lock; each is a hint, and a task that goes by an old one loses time and
 /// nothing else.
 #[derive(Debug, Default)]
 pub struct Lookout {
@@ -16,6 +16,8 @@ pub struct Lookout {
     slept_ns: AtomicU64,
     /// Until when it is to watch; zero where it is not.
     until: AtomicU64,
+    /// When the word is expected; zero where that is not known.
+    due: AtomicU64,
 }
 
 impl Lookout {
@@ -41,6 +43,16 @@ impl Lookout {
     /// The task is to watch until then, from its next poll on.
     pub fn watch_until(&self, until: Instant) {
         self.until.store(until.as_nanos(), Ordering::Release);
+    }
+
+    /// The word is expected then: slices are laid out so that none ends right before.
+    pub fn expect(&self, due: Instant) {
+        self.due.store(due.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// When the word is expected; [`ORIGIN`](Instant::ORIGIN) where nobody has said so.
+    pub fn due(&self) -> Instant {
+        Instant::from_nanos(self.due.load(Ordering::Relaxed))
     }
 
     /// Until when the task is to watch, `None` where it is not.

@@ -42,10 +42,6 @@ use crate::submission::Submission;
 /// How long after what is expected a task goes on watching at most.
 const SPREAD_NS: u64 = 60_000;
 
-/// How long a slice lasts, by whoever tends, and how long before what is expected the next begins where that is about when the first ends.
-const SLICE_NS: u64 = 20_000;
-const SOONER_SLICE_NS: u64 = 12_000;
-
 /// How late one of many may be told: by steps that many share, at most a 64th of what it waits for.
 fn crowd_late_us(expected: Nanos) -> u32 {
     let mut late = CROWD_LATE_US;
@@ -113,7 +109,9 @@ impl<D: Device> Core<D> {
     #[inline(always)]
     pub(crate) fn arm(&self, stream: &Stream<D>) -> Result<Armed<D>, Error> {
         if self.by_word {
-            let mut point = OpPoint::new(self.device.armed_point(stream.raw())?);
+            let (device, raw) = (&self.device, stream.raw());
+            let point = if self.trusts { device.word_point(raw) } else { device.armed_point(raw) };
+            let mut point = OpPoint::new(point?);
             if point.arm_own()? == Arming::Armed {
                 return Ok((point, Arming::Armed));
             }
@@ -250,7 +248,7 @@ impl<D: Device> Submission<D> {
         let who = usize::try_from(self.number << 1 & 0xFFFF_FFFF).unwrap_or(0);
         let who = core::ptr::from_ref(fleet).addr().wrapping_add(who) | 1;
         if let Some(until) = spin {
-            match core.watch_first(&point, until, who, ticket.expected.map(|at| at.since(course.handed))) {
+            match core.watch_first(&point, until, who, ticket.expected) {
                 Watched::Ended => {
                     let seen = Seen { at: core.tender.now(), exact: true };
                     fleet.learn(&course, self.permit.as_ref(), Some(seen));
@@ -347,30 +345,13 @@ impl<D: Device> Core<D> {
         point: &OpPoint<D::Point>,
         until: Instant,
         who: usize,
-        expected: Option<Nanos>,
+        expected: Option<Instant>,
     ) -> Watched {
         if point.reached() {
             return Watched::Ended;
         }
-        // What ends about when the slice does would be seen by the next one, after others had their turn: that one is begun sooner.
-        let between =
-            |at: &Nanos| (SLICE_NS - SLICE_NS / 8..SLICE_NS + SLICE_NS / 2).contains(&at.as_nanos());
-        match expected.filter(between) {
-            None => self.watch_a_slice(point, until, who),
-            Some(at) => {
-                let sooner = self.tender.now() + at - Nanos::from_nanos(SOONER_SLICE_NS);
-                match self.watch_a_slice(point, until.min(sooner), who) {
-                    // Unless it was not for it to watch.
-                    Watched::NotAsked if self.tender.now() >= until.min(sooner) => Watched::Again,
-                    watched => watched,
-                }
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn watch_a_slice(&self, point: &OpPoint<D::Point>, until: Instant, who: usize) -> Watched {
         let lookout = Lookout::new();
+        lookout.expect(expected.unwrap_or(Instant::ORIGIN));
         lookout.watch_until(until);
         self.tender.watch(&lookout, who, &mut || point.reached())
     }

@@ -116,6 +116,18 @@ pub trait Device: Clone + Send + Sync + 'static {
         Ok(point)
     }
 
+    /// As [`armed_point`](Self::armed_point), of which nobody but the word has to tell: for runtimes whose plan trusts words.
+    ///
+    /// Where it is armed, asking MAY say pending for as long as the stream has work behind it, and MUST say done or err once there is none. Provided:
+    /// [`armed_point`](Self::armed_point).
+    ///
+    /// # Errors
+    ///
+    /// As [`record`](Self::record).
+    fn word_point(&self, stream: &Self::Stream) -> Result<Self::Point, Error> {
+        self.armed_point(stream)
+    }
+
     /// That work may be enqueued in `stream` now, from this thread, to be awaited. Asked before each operation enqueues anything.
     ///
     /// MUST be an error where the stream is being captured: what is enqueued then is recorded and does not run, so that there is no end to wait for, nor a

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, Nanos, Outcome, Seq, Status, Wait};
+use wakeline_fake_driver::{Act, Rule};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
 
@@ -15,10 +16,12 @@ driver_tests![
         a_point_of_an_earlier_moment_is_done_before_a_later_one,
         numbers_of_one_stream_rise_whoever_arms_it,
         a_port_armed_twice_is_armed_once,
+        a_port_by_its_word_is_told_by_that_before_the_driver_knows,
         each_number_of_a_kernels_own_word_is_a_point,
         a_deadline_ends_every_plan_and_the_work_goes_on,
         many_streams_have_words_of_their_own;
-    Fake: case_53_a_wait_by_the_word_makes_no_call_but_backstops;
+    Fake: case_53_a_wait_by_the_word_makes_no_call_but_backstops,
+        a_port_by_its_word_records_no_event;
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -112,6 +115,37 @@ fn a_port_armed_twice_is_armed_once(rig: &Rig) {
     assert_eq!(port.arm().unwrap(), Arming::Armed);
     assert_eq!(port.descriptor().unwrap().seq(), seq);
     assert_eq!(stream.armed_port().unwrap().descriptor().unwrap().seq(), seq.next());
+}
+
+/// It has no event: what is behind it keeps the driver from knowing of it.
+fn a_port_by_its_word_is_told_by_that_before_the_driver_knows(rig: &Rig) {
+    let (stream, launched) = (rig.busy(ms(20)), Wall::now());
+    let mut port = stream.word_port().unwrap();
+    rig.kernels().occupy(&stream, ms(300)).unwrap();
+    not_before(launched, ms(20), port.descriptor().unwrap().reached());
+    let report = wait(PLANS[5], &mut port).unwrap();
+    assert!(report.outcome().is_some() && launched.elapsed() < Duration::from_millis(250), "{report:?}");
+    not_before(launched, ms(320), port.query().unwrap() == Status::Done);
+    // Nor is it lost to who asks the driver alone.
+    wait(PLANS[1], &mut port).unwrap();
+    assert!(launched.elapsed() >= Duration::from_millis(320));
+}
+
+fn a_port_by_its_word_records_no_event(rig: &Rig) {
+    let stream = rig.stream();
+    let calls = |name: &str| rig.stand_in().calls(name);
+    rig.stand_in().clear_log();
+    let mut port = stream.word_port().unwrap();
+    assert_eq!((calls("cuEventRecord"), calls("cuStreamWriteValue64")), (0, 1));
+    wait(PLANS[5], &mut port).unwrap();
+    assert_eq!(calls("cuEventQuery"), 0);
+    // Where the driver takes no store there is nothing else to go by.
+    rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(wakeline_fake_driver::Status(801))));
+    let mut port = stream.word_port().unwrap();
+    assert_eq!(calls("cuEventRecord"), 1);
+    assert!(port.descriptor().is_none());
+    wait(PLANS[1], &mut port).unwrap();
+    rig.stand_in().clear_rules();
 }
 
 fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {

@@ -243,6 +243,11 @@ impl port::Device for CudaDevice {
         stream.armed_port()
     }
 
+    /// No event: what is behind the point keeps the driver from knowing of it, and nobody asks it.
+    fn word_point(&self, stream: &CuStream) -> Result<CudaPort, Error> {
+        stream.word_port()
+    }
+
     /// One call of the driver, which asks whether the stream is captured.
     fn ready(&self, stream: &CuStream) -> Result<(), Error> {
         stream.ready()

@@ -197,7 +197,7 @@ impl<D: LineDriver> Context<D> {
         self.inner.health().inspect_err(|_| self.inner.abandon_if_failed())
     }
 
-    /// That something new can be made in it. Costs a load and a look at which process this is.
+    /// That something new can be made in it. Costs three loads.
     ///
     /// # Errors
     ///

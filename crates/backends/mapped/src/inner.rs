@@ -24,6 +24,7 @@ use crate::hosted::Hosted;
 use crate::path::CompletionPath;
 use crate::pinned::Blocks;
 use crate::pool::{Armed, PAGE_BYTES, Place, Pool};
+use crate::process;
 use crate::sync::Lock;
 use crate::warm::Warming;
 
@@ -80,7 +81,7 @@ impl<D: LineDriver> Inner<D> {
             slots_max: usize::try_from(config.slots_max).unwrap_or(usize::MAX),
             path: OnceLock::new(),
             fault: OnceLock::new(),
-            process: std::process::id(),
+            process: process::id(),
             closed: AtomicBool::new(false),
             pool: Lock::default(),
             events: Lock::default(),
@@ -143,7 +144,7 @@ impl<D: LineDriver> Inner<D> {
     }
 
     pub(crate) fn forked(&self) -> bool {
-        self.process != std::process::id()
+        self.process != process::id()
     }
 
     /// Binds the context for the calls of one operation.

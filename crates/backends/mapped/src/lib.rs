@@ -37,6 +37,7 @@ mod pinned;
 mod pool;
 mod port;
 mod probe;
+mod process;
 mod stream;
 mod sync;
 mod warm;

@@ -30,7 +30,7 @@ pub const CALLBACK_LATE_MS_MAX: u64 = 100;
 /// One awaited point of a [`Stream`]: all that was enqueued before the value was made. See [`CompletionPort`].
 ///
 /// The event behind that work is the point; whoever asks is told of the event, or that the stream has nothing left at all: by the one that knows
-/// sooner, the event where the word is there. Dropped at any time; the work goes on.
+/// sooner, the event where the word is there. One of [`Stream::word_port`] has no event. Dropped at any time; the work goes on.
 ///
 /// Costs of the driver calls on an H200 (driver 580): making it 0.2 us, arming 1.2 us, a query 0.3 us while the stream
 /// is busy. `block` naps between queries, for a part of the time blocked so far ([`BLOCK_NAP_PART`]): a driver's own blocking call
@@ -38,7 +38,8 @@ pub const CALLBACK_LATE_MS_MAX: u64 = 100;
 /// short wait.
 pub struct Port<D: LineDriver> {
     stream: Stream<D>,
-    event: RawEvent,
+    /// None where the word alone tells.
+    event: Option<RawEvent>,
     word: Option<Word<D>>,
     answer: Option<Answer>,
     /// Whether a host function stores the word.
@@ -88,7 +89,15 @@ impl<D: LineDriver> Port<D> {
             return Err(error);
         }
         let (stream, blocked) = (stream.clone(), Duration::ZERO);
-        Ok(Self { stream, event, word: None, answer: None, by_callback: false, overdue: None, blocked })
+        Ok(Self {
+            stream,
+            event: Some(event),
+            word: None,
+            answer: None,
+            by_callback: false,
+            overdue: None,
+            blocked,
+        })
     }
 
     /// As [`new`](Self::new), armed: looks, binds and looks again once for both.
@@ -115,12 +124,44 @@ impl<D: LineDriver> Port<D> {
         let (stream, blocked, by_callback) =
             (stream.clone(), Duration::ZERO, path == CompletionPath::Callback);
         match word {
-            Ok(word) => Ok(Self { stream, event, word, answer: None, by_callback, overdue: None, blocked }),
+            Ok(word) => Ok(Self {
+                stream,
+                event: Some(event),
+                word,
+                answer: None,
+                by_callback,
+                overdue: None,
+                blocked,
+            }),
             Err(error) => {
                 context.give_event(event);
                 Err(error)
             }
         }
+    }
+
+    /// As [`armed`](Self::armed), without an event where the stream stores its words by itself.
+    pub(crate) fn by_word(stream: &Stream<D>) -> Result<Self, Error> {
+        let (shared, context) = (stream.shared(), &stream.shared().context);
+        context.open()?;
+        shared.is_here()?;
+        if context.completion() == CompletionPath::Word {
+            let bound = context.bind()?;
+            shared.is_free()?;
+            if let Some(word) = shared.store_bound(&bound, CompletionPath::Word)? {
+                let (stream, blocked) = (stream.clone(), Duration::ZERO);
+                return Ok(Self {
+                    stream,
+                    event: None,
+                    word: Some(word),
+                    answer: None,
+                    by_callback: false,
+                    overdue: None,
+                    blocked,
+                });
+            }
+        }
+        Self::armed(stream)
     }
 
     /// Takes a word that somebody else stores.
@@ -191,11 +232,11 @@ impl<D: LineDriver> Port<D> {
         answer(context, unsafe { context.driver.stream_query(shared.raw) }, Status::Pending)
     }
 
-    /// What the event says. The context is bound.
+    /// What the event says, where there is one. The context is bound.
     fn ask_event(&self) -> Result<Status, Error> {
-        let context = self.inner();
+        let (context, Some(event)) = (self.inner(), self.event) else { return Ok(Status::Pending) };
         // SAFETY: the context is bound; the event is this port's until it is dropped.
-        answer(context, unsafe { context.driver.event_query(self.event) }, Status::Pending)
+        answer(context, unsafe { context.driver.event_query(event) }, Status::Pending)
     }
 }
 
@@ -233,7 +274,7 @@ impl<D: LineDriver> CompletionPort for Port<D> {
 
     fn arm(&mut self) -> Result<Arming, Error> {
         if self.word.is_some() {
-            // A fork's child does not have the word. One system call, at the beginning of a wait and not behind its end.
+            // A fork's child does not have the word.
             self.inner().original()?;
             return Ok(Arming::Armed);
         }
@@ -260,6 +301,8 @@ impl<D: LineDriver> CompletionPort for Port<D> {
 
 impl<D: LineDriver> Drop for Port<D> {
     fn drop(&mut self) {
-        self.inner().give_event(self.event);
+        if let Some(event) = self.event {
+            self.inner().give_event(event);
+        }
     }
 }

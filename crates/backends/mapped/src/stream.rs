@@ -207,6 +207,19 @@ impl<D: LineDriver> Stream<D> {
         Port::armed(self)
     }
 
+    /// As [`armed_port`](Self::armed_port), for whoever trusts the word: no event is recorded where the stream stores its words by itself, which saves the
+    /// event's cost and that of keeping it.
+    ///
+    /// Without one the driver knows of the point only when the stream has nothing left: [`query`](wakeline_core::CompletionPort::query) says pending until
+    /// then, though the word is there. A store that was lost is made good by the next of the stream, or is found out then.
+    ///
+    /// # Errors
+    ///
+    /// As [`port`](Self::port).
+    pub fn word_port(&self) -> Result<Port<D>, Error> {
+        Port::by_word(self)
+    }
+
     /// That something may be enqueued on it now and from this thread, to be awaited by a point: it is not captured, its context is sound and open,
     /// and it is this thread's where each thread has one.
     ///

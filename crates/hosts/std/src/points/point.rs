@@ -129,6 +129,15 @@ impl Point {
         trace::ended(&self.shared.name, result);
     }
 
+    /// Does what is done to keep a report, for nothing: so that it is done sooner in a moment.
+    pub(crate) fn rehearse(&self, report: &Report) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.ended.is_none() {
+            core::hint::black_box(&mut state).ended = Some(*report);
+            core::hint::black_box(&mut state).ended = None;
+        }
+    }
+
     /// Counts a wait that was dropped before its end.
     pub fn abandoned(&self) {
         self.lock().counts.abandoned += 1;

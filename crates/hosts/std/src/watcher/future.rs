@@ -182,7 +182,7 @@ where
 
     /// Nobody awaits it any more.
     fn give_up(&self, flight: Arc<Flight<P>>, shard: usize) {
-        wake_time::stop(&flight.tag.lookout, core::ptr::from_ref(&*flight).addr());
+        wake_time::stop(&flight.lookout, core::ptr::from_ref(&*flight).addr());
         if !flight.is_over() {
             self.point.abandoned();
         }
@@ -193,18 +193,20 @@ where
     /// A later poll.
     fn look(home: &Home, flight: &Flight<P>, context: &mut Context<'_>) -> Poll<Result<Report, Error>> {
         let (tag, clock) = (&flight.tag, &home.hub.clock);
-        let woken = wake_time::learn(&tag.lookout, &home.wake_time, clock);
+        let woken = wake_time::learn(&flight.lookout, &home.wake_time, clock);
         let who = core::ptr::from_ref(flight).addr();
         if let Some(outcome) = flight.outcome() {
-            wake_time::stop(&tag.lookout, who);
+            wake_time::stop(&flight.lookout, who);
             return Poll::Ready(outcome);
         }
         let trusted = flight.trusted();
         if woken && trusted {
-            flight.rehearse(clock.now());
+            let other = flight.rehearsed(clock.now());
+            other.tag.waker.register(context.waker());
+            panics::let_go(other.tag.waker.take());
         }
         let ended = || flight.is_over() || trusted && flight.word_reached();
-        let watched = wake_time::watch(&tag.lookout, who, clock, ended);
+        let watched = wake_time::watch(&flight.lookout, who, clock, ended);
         if watched == Watched::Ended && !flight.is_over() {
             flight.see(clock.now(), Seen::Reached);
         }

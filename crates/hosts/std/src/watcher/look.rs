@@ -5,6 +5,7 @@ use wakeline_core::{Clock, ContextKey, Error, Instant, LineRef, MemoryDescriptor
 use super::flight::{Fly, Next, Seen, Tag};
 use super::lines::Lines;
 use super::sync::{AtomicU32, Ordering};
+use super::wake_time::Lead;
 
 /// A word or a moment, for whoever drives a wait of their own: no port, no driver.
 #[derive(Debug)]
@@ -110,7 +111,7 @@ impl<L: LineRef + Send + Sync + 'static> Fly for Look<L> {
         self.outcome().is_some()
     }
 
-    fn early(&self, _: Instant) -> Option<(Nanos, Instant)> {
+    fn early(&self, _: Instant) -> Option<Lead> {
         None
     }
 

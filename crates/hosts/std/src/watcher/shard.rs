@@ -34,6 +34,7 @@ use super::lines::Lines;
 use super::panics;
 use super::stats::Counters;
 use super::sync::{AtomicBool, AtomicU64, Lock, MutexGuard, Ordering, Queue, fence};
+use super::wake_time::Lead;
 use super::wheel::Wheel;
 use stale::Sweep;
 
@@ -162,9 +163,9 @@ impl Entry {
 #[derive(Clone, Copy)]
 enum Early {
     /// Its task is stirred, to be roused then.
-    Stir { wake_at: Instant, look_at: Instant, watch_until: Instant },
-    /// Its task watches the word itself until then, woken at about `wake_at`; it is looked at again some time before that.
-    Rouse { wake_at: Instant, look_at: Instant, watch_until: Instant },
+    Stir { wake_at: Instant, look_at: Instant, lead: Lead },
+    /// Its task watches the word itself, woken at about `wake_at`; it is looked at again some time before that ends.
+    Rouse { wake_at: Instant, look_at: Instant, lead: Lead },
     /// It lands at a time that it shares with others.
     Land,
 }

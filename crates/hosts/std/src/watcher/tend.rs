@@ -14,6 +14,7 @@ use super::lines::Lines;
 use super::look::Look;
 use super::shelf::Shelf;
 use super::sync::Lock;
+use super::wake_time::Lead;
 use super::{WatcherHandle, home::Home, panics, wake_time};
 use crate::points::Point;
 
@@ -213,6 +214,13 @@ impl<P: CompletionPort, A, E> Tended<P, A, E> {
     }
 }
 
+impl<P: CompletionPort, A: Awaiter, E> Tended<P, A, E> {
+    /// The awaiter's own, which it looks at; else one that nobody does.
+    fn lookout(&self) -> &Lookout {
+        self.awaiter.as_ref().and_then(Awaiter::lookout).unwrap_or(&self.flight.lookout)
+    }
+}
+
 impl<P, A, E> Fly for Tended<P, A, E>
 where
     P: CompletionPort + Send + 'static,
@@ -224,8 +232,8 @@ where
         self.flight.tag()
     }
 
-    fn lookout(&self) -> &Lookout {
-        self.awaiter.as_ref().and_then(Awaiter::lookout).unwrap_or(&self.flight.tag.lookout)
+    fn rouse(&self, wake_at: Instant, lead: Lead) {
+        self.flight.rouse_by(self.lookout(), wake_at, lead);
     }
 
     fn tell(&self) -> bool {
@@ -314,7 +322,7 @@ where
         self.flight.trusted()
     }
 
-    fn early(&self, landing: Instant) -> Option<(Nanos, Instant)> {
+    fn early(&self, landing: Instant) -> Option<Lead> {
         self.flight.early(landing)
     }
 

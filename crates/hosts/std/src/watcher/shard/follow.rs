@@ -50,8 +50,8 @@ impl Core {
                 return self.ask_at(number, now, turn);
             }
             entry.unqueue(&mut self.contexts);
-            if let Some(Early::Stir { wake_at, look_at, watch_until }) = entry.early {
-                entry.early = Some(Early::Rouse { wake_at, look_at, watch_until });
+            if let Some(Early::Stir { wake_at, look_at, lead }) = entry.early {
+                entry.early = Some(Early::Rouse { wake_at, look_at, lead });
                 if now < wake_at {
                     self.errands.push(Errand::Stir(Arc::clone(&entry.fly)));
                     return self.at(number, wake_at);
@@ -59,12 +59,8 @@ impl Core {
             }
             if let Some(early) = entry.early.take() {
                 let next = entry.fly.land(now);
-                if let (Early::Rouse { wake_at, look_at, watch_until }, Next::Watch { until }) = (early, next)
-                {
-                    let (lookout, slept) = (entry.fly.lookout(), wake_at.since(entry.fly.tag().begun));
-                    // By how much this thread is late is part of what a wake-up takes.
-                    lookout.woken(wake_at, slept);
-                    lookout.watch_until(watch_until);
+                if let (Early::Rouse { wake_at, look_at, lead }, Next::Watch { until }) = (early, next) {
+                    entry.fly.rouse(wake_at, lead);
                     shard.counters.early_wakes.add(1);
                     self.errands.push(Errand::Rouse(Arc::clone(&entry.fly)));
                     self.roused.push(number);
@@ -110,17 +106,17 @@ impl Core {
             }
             Next::Land { at: until } => {
                 let (late, trusted) = (entry.fly.late(), entry.fly.trusted());
-                let early = entry.fly.early(until).filter(|(before, _)| until.since(now) > *before);
+                let early = entry.fly.early(until).filter(|lead| until.since(now) > lead.before);
                 let (exactly, at) = match early {
-                    Some((before, watch_until)) => {
-                        let look_at = if trusted { watch_until } else { until };
-                        let wake_at = Instant::from_nanos(until.as_nanos() - before.as_nanos());
+                    Some(lead) => {
+                        let look_at = if trusted { lead.until } else { until };
+                        let wake_at = Instant::from_nanos(until.as_nanos() - lead.before.as_nanos());
                         let stir_at = if few && entry.fly.stirs() { approach(now, wake_at) } else { wake_at };
                         let stirs = stir_at < wake_at;
                         entry.early = Some(if stirs {
-                            Early::Stir { wake_at, look_at, watch_until }
+                            Early::Stir { wake_at, look_at, lead }
                         } else {
-                            Early::Rouse { wake_at, look_at, watch_until }
+                            Early::Rouse { wake_at, look_at, lead }
                         });
                         // What a sleep in one ends late is known with the rest: no second sleep for it.
                         (false, stir_at)

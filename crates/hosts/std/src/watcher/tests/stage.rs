@@ -170,12 +170,12 @@ impl Task {
         let Some(stage) = self.stage.upgrade() else { return };
         let Some(flight) = self.flight.lock().unwrap().clone() else { return };
         let (who, now) = (core::ptr::from_ref(&*flight).addr(), stage.time.now());
-        wake_time::learn(&flight.tag.lookout, &stage.home.wake_time, &stage.time);
+        wake_time::learn(&flight.lookout, &stage.home.wake_time, &stage.time);
         let mut outcome = flight.outcome();
         let mut watched = Watched::NotAsked;
         if outcome.is_none() {
             let ended = || flight.is_over() || flight.trusted() && flight.word_reached();
-            watched = wake_time::watch(&flight.tag.lookout, who, &Passing(Cell::new(now)), ended);
+            watched = wake_time::watch(&flight.lookout, who, &Passing(Cell::new(now)), ended);
             if watched == Watched::Ended && !flight.is_over() {
                 flight.see(now, Seen::Reached);
             }
@@ -210,7 +210,7 @@ impl Task {
 
     fn drop_flight(&self, stage: &Stage) {
         let Some(flight) = self.flight.lock().unwrap().take() else { return };
-        wake_time::stop(&flight.tag.lookout, core::ptr::from_ref(&*flight).addr());
+        wake_time::stop(&flight.lookout, core::ptr::from_ref(&*flight).addr());
         flight.abandon();
         stage.shard.gone(flight);
     }
@@ -230,7 +230,7 @@ impl Drop for Stage {
         // A claim of the thread's to watch would outlive the play.
         for task in self.tasks.lock().unwrap().drain(..) {
             if let Some(flight) = task.flight.lock().unwrap().take() {
-                wake_time::stop(&flight.tag.lookout, core::ptr::from_ref(&*flight).addr());
+                wake_time::stop(&flight.lookout, core::ptr::from_ref(&*flight).addr());
             }
         }
     }
