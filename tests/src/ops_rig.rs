@@ -37,7 +37,7 @@ pub const LIMIT: Duration = Duration::from_secs(20);
 const QUEUE_DEPTH: usize = 8_192;
 
 /// One thread.
-pub const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+pub const ONE: Shape = Shape::new([1; 3], [1; 3]);
 
 /// A device of operations, a watcher and a runtime.
 pub trait OpsRig {
@@ -109,7 +109,7 @@ pub fn affine<D: port::Launch>(
 ) -> Launch<D> {
     let words = [tensor.len() as u64, factor.into(), addend.into()].map(KernelArg::word);
     let args: Vec<_> = [KernelArg::write(tensor)].into_iter().chain(words).collect();
-    let shape = Shape { blocks: [4, 1, 1], threads: [64, 1, 1], shared_bytes: 0 };
+    let shape = Shape::new([4, 1, 1], [64, 1, 1]);
     // SAFETY: the kernel takes an address, a count and two numbers, and writes so many numbers there.
     unsafe { launch(kernel, shape, args) }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use wakeline_core::{Error, HostLine};
 use wakeline_ops::port::{
     Arg, At, Device, Gates, Launch, Memory, Pattern, Pinned, PoolUse, Pools, Priority, Promise, Rows, Shape,
+    ShapeLimits,
 };
 
 use crate::access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
@@ -16,6 +17,15 @@ use crate::memory::Tally;
 use crate::port::SimPort;
 use crate::stream::SimStream;
 use crate::time::{TimeLine, VirtualTime};
+
+/// What a simulated device runs at most: as much as an H200.
+pub const SHAPE_LIMITS: ShapeLimits = ShapeLimits {
+    blocks: [2_147_483_647, 65_535, 65_535],
+    threads: [1_024, 1_024, 64],
+    block_threads: 1_024,
+    shared_bytes: 227 << 10,
+    cluster_blocks: 16,
+};
 
 /// A runtime of operations on a simulated device.
 pub type SimRuntime<L = VirtualTime> = wakeline_ops::Runtime<SimDevice<L>>;
@@ -236,15 +246,21 @@ fn sim_at<B>(at: At<'_, B>) -> SimAt<'_, B> {
 impl<T: TimeLine + Send + Sync + 'static> Launch for SimDevice<T> {
     type Kernel = SimKernel;
 
-    /// The closure runs once, whatever the shape.
+    /// Of a kernel that says what it [takes](SimKernel::taking); any other may.
+    fn takes(&self, kernel: &Self::Kernel, bytes: &[usize]) -> Result<(), Error> {
+        kernel.check_takes(bytes)
+    }
+
+    /// The closure runs once, whatever the shape, which must be one that [`SHAPE_LIMITS`] allow.
     fn launch(
         &self,
         stream: &Self::Stream,
         kernel: &Self::Kernel,
-        _shape: Shape,
+        shape: Shape,
         args: &[Arg<'_, Self::Buffer>],
         _: Promise,
     ) -> Result<(), Error> {
+        shape.check("sim", &SHAPE_LIMITS)?;
         let args: Vec<SimArg<'_>> = args
             .iter()
             .map(|arg| match *arg {
