@@ -152,6 +152,8 @@ codes! {
     0x0037 LaunchUnsupported "{}: no kernel can be launched {} here: {}",
     /// A folder cannot be used as a cache. Arguments: the folder, what is wrong.
     0x0038 CacheFolder "the folder {} cannot be used as a cache: {}",
+    /// A kernel does not do with these arguments. Arguments: its name, the condition that does not hold, the arguments.
+    0x0039 InvalidArguments "kernel `{}` asks for `{}`, which does not hold for {}",
 }
 
 impl ErrorCode {

@@ -6,6 +6,7 @@
 //! | [`Memory`] | stream-ordered memory, pinned memory of the host, copies |
 //! | [`Pools`] | what its memory comes to, and bounds of it |
 //! | [`Launch`] | kernels |
+//! | [`HostKernels`] | kernels that are functions of the host, where the device is simulated |
 //! | [`Gates`] | words that streams wait for, until the host opens them |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
@@ -19,10 +20,12 @@
 // What makes a promise is declared unsafe; nothing unsafe is done here.
 #![allow(unsafe_code)]
 
+mod host;
 mod shape;
 
 use wakeline_core::{CompletionPort, Error, LineRef};
 
+pub use host::{HostArgs, HostKernels};
 pub use shape::{Shape, ShapeLimits};
 
 /// How urgent the work of a stream is.

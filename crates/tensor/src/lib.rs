@@ -12,7 +12,7 @@
 //! | to copy it | [`Tensor::dup`], [`Tensor::copy_to`], [`Tensor::copy_into`] |
 //! | another shape, parts of it | [`Tensor::reshape`], [`Tensor::slice`], [`Tensor::select`], [`Tensor::permute`] |
 //! | one of memory that another library has allocated | [`Tensor::from_foreign`], [`Tensor::give_back`] |
-//! | kernels on it | [`launch()`], [`Tensor::span`] |
+//! | kernels on it | [`kernel!`], [`typed`]; [`launch()`], [`Tensor::span`] |
 //! | tiles of it, for kernels that write | [`IntoPartition::partition`], [`TensorOp::partition`] |
 //! | how much memory there is, and bounds of it | [`Pools`], of the device |
 //! | what a tensor can be of | [`Element`], [`Number`], [`Float`] |
@@ -57,6 +57,7 @@ mod plan;
 mod random;
 mod tensor;
 mod tensor_op;
+pub mod typed;
 mod view;
 
 pub use block::Span;
@@ -74,5 +75,6 @@ pub use plan::COPY_CALLS_MAX;
 pub use random::Float;
 pub use tensor::Tensor;
 pub use tensor_op::{Partitioned, Reshaped, TensorOp};
+pub use typed::{Plan, THREADS_DEFAULT};
 #[doc(inline)]
 pub use wakeline_ops::port::{PoolUse, Pools};

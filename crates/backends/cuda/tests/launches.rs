@@ -17,7 +17,7 @@ use wakeline_core::{Error, ErrorCode};
 use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX};
 use wakeline_cuda::{Arch, CuStream, Cuda, CudaDevice, CudaMemory, Function, Ordinal, synchronize};
 use wakeline_fake_driver::{Act, Fake, Rule, Status};
-use wakeline_ops::port::{Arg, Device as _, Launch as _, Memory as _, Priority, Promise, Shape};
+use wakeline_ops::port::{Arg, At, Device as _, Launch as _, Memory as _, Pattern, Priority, Promise, Shape};
 
 const ONE: Shape = Shape::new([1; 3], [1; 3]);
 
@@ -102,16 +102,16 @@ fn results_are_those_of_any_launch() {
             (rig.device.alloc(&rig.stream, bytes).unwrap(), rig.device.pinned(bytes).unwrap());
         // SAFETY: nobody else has the memory, which is kept until the stream was synchronized; so for the promises below.
         let promise = || unsafe { Promise::new() };
-        rig.device.fill(&rig.stream, &memory, 1, promise()).unwrap();
+        rig.device.fill(&rig.stream, At::from(&memory), Pattern::One(1), bytes, promise()).unwrap();
         let shape = Shape::new([4, 1, 1], [128, 1, 1]).shared_bytes(64 << 10);
         for shape in [shape, shape.cooperative()] {
-            let args = [Arg::Write(&memory), Arg::Word(1_000), Arg::Word(3), Arg::Word(5)];
+            let args = [Arg::Write(At::from(&memory)), Arg::Word(1_000), Arg::Word(3), Arg::Word(5)];
             rig.launch_with(&affine, shape, &args).unwrap();
         }
-        rig.device.download(&rig.stream, &memory, &pinned, bytes, promise()).unwrap();
+        rig.device.download(&rig.stream, At::from(&memory), At::from(&pinned), bytes, promise()).unwrap();
         synchronize(&rig.stream).unwrap();
         let mut read = vec![0; bytes];
-        wakeline_ops::port::Pinned::read(&pinned, &mut read, promise()).unwrap();
+        wakeline_ops::port::Pinned::read(&pinned, 0, &mut read, promise()).unwrap();
         let wanted = (0x0101_0101_u32.wrapping_mul(3).wrapping_add(5)).wrapping_mul(3).wrapping_add(5);
         assert!(read.chunks_exact(4).all(|number| number == wanted.to_ne_bytes()));
         rig.device.free(&rig.stream, &memory, promise()).unwrap();

@@ -3,16 +3,16 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use wakeline_core::{Error, HostLine};
+use wakeline_core::{Error, HostLine, Nanos};
 use wakeline_ops::port::{
-    Arg, At, Device, Gates, Launch, Memory, Pattern, Pinned, PoolUse, Pools, Priority, Promise, Rows, Shape,
-    ShapeLimits,
+    Arg, At, Device, Gates, HostArgs, HostKernels, Launch, Memory, Pattern, Pinned, PoolUse, Pools, Priority,
+    Promise, Rows, Shape, ShapeLimits,
 };
 
 use crate::access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
 use crate::device::SimDevice;
 use crate::gate::SimGate;
-use crate::job::{SimKernel, SimRows};
+use crate::job::{SimArgs, SimKernel, SimRows};
 use crate::memory::Tally;
 use crate::port::SimPort;
 use crate::stream::SimStream;
@@ -241,6 +241,32 @@ fn sim_rows(rows: Rows) -> SimRows {
 
 fn sim_at<B>(at: At<'_, B>) -> SimAt<'_, B> {
     SimAt { memory: at.memory, offset: at.offset_bytes }
+}
+
+impl HostArgs for SimArgs {
+    fn word(&self, place: usize) -> u64 {
+        Self::word(self, place)
+    }
+
+    fn bytes(&self, place: usize) -> &[u8] {
+        Self::bytes(self, place)
+    }
+
+    fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
+        Self::bytes_mut(self, place)
+    }
+}
+
+impl<T: TimeLine + Send + Sync + 'static> HostKernels for SimDevice<T> {
+    type HostArgs = SimArgs;
+
+    fn host_kernel(
+        length: Nanos,
+        takes: &[usize],
+        code: impl Fn(&mut SimArgs) + Send + Sync + 'static,
+    ) -> SimKernel {
+        SimKernel::new(length, code).taking(takes)
+    }
 }
 
 impl<T: TimeLine + Send + Sync + 'static> Launch for SimDevice<T> {
