@@ -16,6 +16,7 @@
 // A promise to the port, which the records here keep.
 #![allow(unsafe_code)]
 
+use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,11 +62,23 @@ type Few<T> = SmallVec<[T; 8]>;
 pub struct Storage<D: Memory> {
     buffer: D::Buffer,
     len_bytes: usize,
+    origin: Origin,
     /// The stream in which it was allocated, and is freed.
     stream: Stream<D>,
     number: u64,
     uses: Lock<Uses<D>>,
 }
+
+/// Whose memory it is.
+enum Origin {
+    /// The device's, to be freed.
+    Allocated,
+    /// Somebody else's, who is kept until it was given back.
+    Foreign(Option<Owner>),
+}
+
+/// What owns memory that was not allocated here.
+type Owner = Box<dyn Any + Send + Sync>;
 
 struct Uses<D: Memory> {
     written: Option<Use<D>>,
@@ -96,14 +109,70 @@ impl<D: Memory> Storage<D> {
     ///
     /// What the device says: its fault, or [`OutOfMemory`](ErrorCode::OutOfMemory).
     pub fn alloc(submission: &mut Submission<D>, len_bytes: usize) -> Result<Arc<Self>, Error> {
+        Self::begin(submission, len_bytes, Origin::Allocated, |device, stream| {
+            device.alloc(stream, len_bytes)
+        })
+    }
+
+    /// Memory that somebody else has allocated. `owner` is kept until the last use is done, and dropped then by whoever sees that, or given back by
+    /// [`into_owner`](Self::into_owner); the memory is never freed here.
+    ///
+    /// Uses in other streams come behind what is enqueued in the submission's stream by now. To have them come behind work that others have enqueued
+    /// elsewhere, have that stream wait for an event of theirs first.
+    ///
+    /// # Errors
+    ///
+    /// What the device says; `owner` is dropped then.
+    ///
+    /// # Safety
+    ///
+    /// - `buffer` names `len_bytes` bytes of memory of the submission's device, aligned as what is put into them has to be. They stay until `owner` is dropped.
+    /// - Until `owner` is dropped or given back nobody else uses them, but for work that is done, or in front of what is enqueued in the submission's stream by now.
+    pub unsafe fn foreign<O: Send + Sync + 'static>(
+        submission: &mut Submission<D>,
+        buffer: D::Buffer,
+        len_bytes: usize,
+        owner: O,
+    ) -> Result<Foreign<D>, Error> {
+        let origin = Origin::Foreign(Some(Box::new(owner)));
+        Self::begin(submission, len_bytes, origin, |_, _| Ok(buffer)).map(Foreign)
+    }
+
+    /// What owns memory that was not allocated here, of the type that it was handed in as: once nobody else has the storage any more and nothing of it is in
+    /// flight. Else it stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// The storage.
+    pub fn into_owner<O: Send + Sync + 'static>(self: Arc<Self>) -> Result<O, Arc<Self>> {
+        if !matches!(&self.origin, Origin::Foreign(Some(owner)) if owner.is::<O>()) {
+            return Err(self);
+        }
+        let mut storage = Arc::try_unwrap(self)?;
+        let owner = match &mut storage.origin {
+            Origin::Foreign(owner) => owner.take(),
+            Origin::Allocated => None,
+        };
+        let owner = owner.and_then(|owner| owner.downcast::<O>().ok()).map(|owner| *owner);
+        // Never an error: it was there, and of that type.
+        owner.ok_or_else(|| Arc::new(storage))
+    }
+
+    /// A first use, which others come behind: that of a buffer which is made here.
+    fn begin(
+        submission: &mut Submission<D>,
+        len_bytes: usize,
+        origin: Origin,
+        make: impl FnOnce(&D, &D::Stream) -> Result<D::Buffer, Error>,
+    ) -> Result<Arc<Self>, Error> {
         // Numbers say nothing but which is locked first.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let stream = submission.stream().clone();
         let tick = stream.events().next(stream.device())?;
-        let buffer = stream.device().alloc(stream.raw(), len_bytes)?;
+        let buffer = make(stream.device(), stream.raw())?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let uses = Uses { written: None, read: Vec::new(), lost: None };
-        let storage = Arc::new(Self { buffer, len_bytes, stream, number, uses: Lock::new(uses) });
+        let storage = Arc::new(Self { buffer, len_bytes, origin, stream, number, uses: Lock::new(uses) });
         submission.retain_shared(&storage);
         // The allocation is a use as any: other streams come after it.
         let stream = &storage.stream;
@@ -133,8 +202,27 @@ impl<D: Memory> Storage<D> {
     }
 }
 
+/// Memory that somebody else has allocated, and that nobody uses here yet: what a library of tensors makes one of. See [`Storage::foreign`].
+pub struct Foreign<D: Memory>(Arc<Storage<D>>);
+
+impl<D: Memory> Foreign<D> {
+    /// The storage. Whoever takes it out is the one who names it.
+    pub fn into_storage(self) -> Arc<Storage<D>> {
+        self.0
+    }
+}
+
+impl<D: Memory> fmt::Debug for Foreign<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Foreign").field(&self.0).finish()
+    }
+}
+
 impl<D: Memory> Drop for Storage<D> {
     fn drop(&mut self) {
+        if matches!(self.origin, Origin::Foreign(_)) {
+            return;
+        }
         let stream = &self.stream;
         // SAFETY: each flight that uses the buffer holds this storage until its work is done, and leaks it where that cannot be known.
         // So nothing uses it any more, and with the last handle gone nothing will.
@@ -185,7 +273,8 @@ impl<D: Memory> Submission<D> {
     /// times. The buffers live until the work of this submission is done.
     ///
     /// `enqueue` is called once, with the records of the buffers locked: it MUST only enqueue, in that stream, and what it enqueues MUST touch no
-    /// other buffers, and write none but those named by [`Storage::write`]. That is also what the [`Promise`]s that it makes are for.
+    /// other buffers, and write none but those named by [`Storage::write`]. That is also what the [`Promise`]s that it makes are for. Where it fails it MUST have
+    /// enqueued nothing: of several calls of which some were made, keep the failure and tell it behind this.
     ///
     /// Costs the recording of an event, a wait for each use in another stream that it comes after, and no allocation for up to
     /// eight buffers.

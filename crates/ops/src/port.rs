@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`Device`] | streams, events, points that can be awaited, host functions, health |
 //! | [`Memory`] | stream-ordered memory, pinned memory of the host, copies |
+//! | [`Pools`] | what its memory comes to, and bounds of it |
 //! | [`Launch`] | kernels |
+//! | [`HostKernels`] | kernels that are functions of the host, where the device is simulated |
 //! | [`Gates`] | words that streams wait for, until the host opens them |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
@@ -18,7 +20,13 @@
 // What makes a promise is declared unsafe; nothing unsafe is done here.
 #![allow(unsafe_code)]
 
+mod host;
+mod shape;
+
 use wakeline_core::{CompletionPort, Error, LineRef};
+
+pub use host::{HostArgs, HostKernels};
+pub use shape::{Shape, ShapeLimits};
 
 /// How urgent the work of a stream is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -248,6 +256,14 @@ impl<B> Clone for At<'_, B> {
 
 impl<B> Copy for At<'_, B> {}
 
+impl<B> At<'_, B> {
+    /// So many bytes further on.
+    #[must_use]
+    pub const fn further(self, bytes: usize) -> Self {
+        Self { memory: self.memory, offset_bytes: self.offset_bytes + bytes }
+    }
+}
+
 impl<'a, B> From<&'a B> for At<'a, B> {
     /// From its first byte on.
     fn from(memory: &'a B) -> Self {
@@ -273,6 +289,29 @@ impl Pattern {
             Self::One(_) => 1,
             Self::Two(_) => 2,
             Self::Four(_) => 4,
+        }
+    }
+}
+
+/// Rows of one length, equally far apart on each side. All in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rows {
+    /// How long each is.
+    pub len: usize,
+    /// How many there are.
+    pub count: usize,
+    /// From the beginning of one to that of the next, where they come from: at least `len`, at most `i32::MAX`.
+    pub from_pitch: usize,
+    /// The same where they go.
+    pub to_pitch: usize,
+}
+
+impl Rows {
+    /// How many bytes there are from the first to behind the last, at this pitch. Saturates.
+    pub const fn extent(&self, pitch: usize) -> usize {
+        match self.count.checked_sub(1) {
+            Some(gaps) => gaps.saturating_mul(pitch).saturating_add(self.len),
+            None => 0,
         }
     }
 }
@@ -382,6 +421,125 @@ pub trait Memory: Device {
         len: usize,
         promise: Promise,
     ) -> Result<(), Error>;
+
+    /// Copies rows between buffers of the device, or within one where nothing that is read is written. As one [`copy`](Self::copy) for each of them, in one call.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill`](Self::fill).
+    ///
+    /// # Promise
+    ///
+    /// As [`copy`](Self::copy).
+    fn copy_rows(
+        &self,
+        stream: &Self::Stream,
+        from: At<'_, Self::Buffer>,
+        to: At<'_, Self::Buffer>,
+        rows: Rows,
+        promise: Promise,
+    ) -> Result<(), Error>;
+
+    /// Copies rows to the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill`](Self::fill).
+    ///
+    /// # Promise
+    ///
+    /// As [`upload`](Self::upload).
+    fn upload_rows(
+        &self,
+        stream: &Self::Stream,
+        from: At<'_, Self::Pinned>,
+        to: At<'_, Self::Buffer>,
+        rows: Rows,
+        promise: Promise,
+    ) -> Result<(), Error>;
+
+    /// Copies rows to the host.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill`](Self::fill).
+    ///
+    /// # Promise
+    ///
+    /// As [`download`](Self::download).
+    fn download_rows(
+        &self,
+        stream: &Self::Stream,
+        from: At<'_, Self::Buffer>,
+        to: At<'_, Self::Pinned>,
+        rows: Rows,
+        promise: Promise,
+    ) -> Result<(), Error>;
+}
+
+/// How much memory of one sort a device has, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PoolUse {
+    /// What was asked for and not given back.
+    pub in_use_bytes: u64,
+    /// What the pool has of the system: what is in use, and what it keeps for who asks next.
+    pub reserved_bytes: u64,
+    /// The most that was in use at a time.
+    pub high_water_bytes: u64,
+    /// How much may be in use, or for pinned memory reserved, at a time.
+    pub limit_bytes: u64,
+}
+
+/// A device whose memory can be looked at and bounded: what the device itself has, and what is pinned of the host.
+///
+/// ```
+/// use wakeline_core::ErrorCode;
+/// use wakeline_ops::port::Pools;
+/// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+/// use wakeline_tensor::Tensor;
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
+/// let tensor = Tensor::<f32, _>::zeros(1_000).on(&runtime).sync()?;
+/// assert_eq!(device.device_pool()?.in_use_bytes, 4_000);
+/// device.limit_device_pool(5_000);
+/// let error = tensor.dup().on(&runtime).sync().unwrap_err();
+/// assert_eq!(error.code(), ErrorCode::OutOfMemory);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
+///
+/// Where a limit stands in the way of an allocation, that MUST fail with [`OutOfMemory`](wakeline_core::ErrorCode::OutOfMemory), which names the bytes that
+/// were asked for and the limit, and nothing is allocated.
+pub trait Pools: Memory {
+    /// The device's memory. MUST NOT wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault, or whatever made a call fail.
+    fn device_pool(&self) -> Result<PoolUse, Error>;
+
+    /// From now on at most so much of the device's memory is in use at a time. What is in use beyond that stays.
+    fn limit_device_pool(&self, bytes: u64);
+
+    /// Gives the system back what is kept and not in use, until no more than `keep_bytes` are reserved. MAY wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`device_pool`](Self::device_pool).
+    fn trim_device_pool(&self, keep_bytes: u64) -> Result<(), Error>;
+
+    /// The host's pinned memory. MUST NOT wait for the device.
+    fn pinned_pool(&self) -> PoolUse;
+
+    /// From now on at most so much of the host's memory is pinned at a time. What is in use beyond that stays.
+    fn limit_pinned_pool(&self, bytes: u64);
+
+    /// As [`trim_device_pool`](Self::trim_device_pool), of pinned memory. MAY wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`device_pool`](Self::device_pool).
+    fn trim_pinned_pool(&self, keep_bytes: u64) -> Result<(), Error>;
 }
 
 /// An argument of a kernel.
@@ -395,32 +553,34 @@ pub enum Arg<'a, B> {
     Write(At<'a, B>),
 }
 
-/// How many threads a kernel runs on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Shape {
-    /// Blocks, in three dimensions.
-    pub blocks: [u32; 3],
-    /// Threads of a block, in three dimensions.
-    pub threads: [u32; 3],
-    /// Bytes of shared memory a block, beyond what the kernel itself says.
-    pub shared_bytes: u32,
-}
-
 /// A device with kernels.
 pub trait Launch: Memory {
     /// A kernel that can be launched. Clones are the same kernel; the code MUST stay until every launch of it is done.
     type Kernel: Clone + Send + Sync + 'static;
 
-    /// Launches `kernel`.
+    /// That `kernel` takes just as many arguments as `bytes` has lengths, each of that many bytes, as far as the device can tell: asked once, by whoever
+    /// is going to launch it many times. Provided: it may.
     ///
     /// # Errors
     ///
-    /// The device's fault, or that the kernel cannot be launched so; nothing is enqueued then.
+    /// [`KernelMismatch`](wakeline_core::ErrorCode::KernelMismatch), or whatever made a call fail.
+    fn takes(&self, kernel: &Self::Kernel, bytes: &[usize]) -> Result<(), Error> {
+        let (_, _) = (kernel, bytes);
+        Ok(())
+    }
+
+    /// Launches `kernel`. MUST NOT allocate for up to eight arguments.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault; [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) where `shape` is beyond the device, and
+    /// [`LaunchUnsupported`](wakeline_core::ErrorCode::LaunchUnsupported) where nothing can be launched so; nothing is enqueued then.
     ///
     /// # Promise
     ///
     /// The arguments are those that the kernel takes, it touches no memory but theirs, writes only what is handed in as
-    /// [`Arg::Write`], and of each buffer holds what [`Memory::fill`] asks for.
+    /// [`Arg::Write`], and of each buffer holds what [`Memory::fill`] asks for. Where `shape` is [overlapping](Shape::overlapping) it touches nothing before it has
+    /// waited for the kernel in front of it.
     fn launch(
         &self,
         stream: &Self::Stream,

@@ -10,6 +10,8 @@ use wakeline_core::{Error, ErrorCode};
 use wakeline_ops::port::{At, Memory};
 use wakeline_ops::{Storage, Submission};
 
+use crate::layout::Layout;
+
 /// The memory that tensors name.
 pub(crate) struct Block<D: Memory> {
     storage: Arc<Storage<D>>,
@@ -17,7 +19,26 @@ pub(crate) struct Block<D: Memory> {
 
 impl<D: Memory> Block<D> {
     pub(crate) fn alloc(submission: &mut Submission<D>, len_bytes: usize) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self { storage: Storage::alloc(submission, len_bytes)? }))
+        Ok(Self::of(Storage::alloc(submission, len_bytes)?))
+    }
+
+    pub(crate) fn of(storage: Arc<Storage<D>>) -> Arc<Self> {
+        Arc::new(Self { storage })
+    }
+
+    /// What owns its memory, where that is somebody else's and nothing of it is in use.
+    pub(crate) fn into_owner<O: Send + Sync + 'static>(self: Arc<Self>) -> Result<O, (Arc<Self>, Error)> {
+        if let Err(error) = self.named_by(1, "memory that is to be given back") {
+            return Err((self, error));
+        }
+        let block = Arc::try_unwrap(self).map_err(|block| {
+            let error = Error::new(ErrorCode::TensorShared, [&"memory that is to be given back", &1]);
+            (block, error)
+        })?;
+        block.storage.into_owner::<O>().map_err(|storage| {
+            let what = format!("memory that a `{}` owns", core::any::type_name::<O>());
+            (Self::of(storage), Error::new(ErrorCode::StillInFlight, [&what]))
+        })
     }
 
     pub(crate) const fn storage(&self) -> &Arc<Storage<D>> {
@@ -37,6 +58,29 @@ impl<D: Memory> Block<D> {
 impl<D: Memory> fmt::Debug for Block<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.storage.fmt(f)
+    }
+}
+
+/// A part of memory of a device, as a name of it.
+pub(crate) struct Named<D: Memory> {
+    pub(crate) block: Arc<Block<D>>,
+    pub(crate) layout: Layout,
+}
+
+impl<D: Memory> Named<D> {
+    /// From its first number, of so many bytes, to behind the last.
+    pub(crate) fn span(&self, bytes_each: usize) -> Span<'_, D> {
+        Span {
+            storage: self.block.storage(),
+            offset_bytes: self.layout.offset() * bytes_each,
+            len_bytes: self.layout.extent() * bytes_each,
+        }
+    }
+}
+
+impl<D: Memory> fmt::Debug for Named<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Named").field("block", &self.block).field("layout", &self.layout).finish()
     }
 }
 

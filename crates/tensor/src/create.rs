@@ -1,21 +1,31 @@
-//! Tensors of one number.
+//! Tensors of one number, and of ones on a diagonal.
 
 use core::marker::PhantomData;
 
 use wakeline_core::Error;
-use wakeline_ops::port::{Memory, Pattern};
+use wakeline_ops::port::{Memory, Pattern, Rows};
 use wakeline_ops::{DeviceOp, Submission, device_op};
 
+use crate::block::Span;
 use crate::dims::Dims;
 use crate::element::{Element, Number};
 use crate::enqueue::{self, Fresh};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
+/// How many bytes of numbers that the device cannot fill with are sent, before it copies on from what is there.
+const SEED_BYTES: usize = 64 << 10;
+
 impl<T: Element, D: Memory> Tensor<T, D> {
+    /// A tensor of which nobody knows what it has: for what is written whole by what comes next. Costs the allocation alone.
+    pub fn uninit(dims: impl Into<Dims>) -> Uninit<T, D> {
+        Uninit { dims: dims.into(), element: PhantomData }
+    }
+
     /// A tensor that has this number everywhere.
     ///
-    /// The device fills by itself where the number has up to four bytes, or bytes that repeat; others are sent.
+    /// Costs one fill by the device where the number has up to four bytes, or bytes that repeat. Others are sent once, up to 64 KiB of them, and copied on by the
+    /// device, twice as many each time.
     pub fn full(dims: impl Into<Dims>, number: T) -> Full<T, D> {
         Full { dims: dims.into(), number, device: PhantomData }
     }
@@ -31,7 +41,54 @@ impl<T: Number, D: Memory> Tensor<T, D> {
     pub fn ones(dims: impl Into<Dims>) -> Full<T, D> {
         Self::full(dims, T::ONE)
     }
+
+    /// So many rows and columns of zeros, with ones where a row's number is its column's.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// use wakeline_tensor::Tensor;
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
+    /// let eye = Tensor::<i32, _>::eye(2, 3).then(|tensor| tensor.to_host());
+    /// assert_eq!(eye.on(&runtime).sync()?, [1, 0, 0, 0, 1, 0]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    ///
+    /// # Cost
+    ///
+    /// A fill by the device, and one copy of the ones from the host, which are put in their places by the way.
+    pub const fn eye(rows: usize, columns: usize) -> Eye<T, D> {
+        Eye { rows, columns, element: PhantomData }
+    }
 }
+
+/// See [`Tensor::uninit`].
+#[must_use = "an operation does nothing until it is awaited or run"]
+#[derive(Debug)]
+pub struct Uninit<T, D> {
+    dims: Dims,
+    element: PhantomData<fn() -> (T, D)>,
+}
+
+impl<T: Element, D: Memory> DeviceOp for Uninit<T, D> {
+    type Device = D;
+    type Pending = Tensor<T, D>;
+    type Output = Tensor<T, D>;
+
+    /// # Errors
+    ///
+    /// As of [`Full`].
+    fn execute(self, submission: &mut Submission<D>) -> Result<Tensor<T, D>, Error> {
+        Tensor::alloc(submission, Layout::rows(self.dims, T::BYTES)?)
+    }
+
+    fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
+        Ok(tensor)
+    }
+}
+
+device_op!([T, D] Uninit<T, D> where T: Element, D: Memory);
 
 /// See [`Tensor::full`].
 #[must_use = "an operation does nothing until it is awaited or run"]
@@ -56,6 +113,22 @@ fn pattern(bytes: &[u8]) -> Option<Pattern> {
     }
 }
 
+/// Sends some of these bytes, and has the device copy on from what is there.
+fn double<D: Memory>(submission: &mut Submission<D>, to: Span<'_, D>, bytes: &[u8]) -> Result<(), Error> {
+    let repeats = (SEED_BYTES / bytes.len()).max(1);
+    let mut there = to.len_bytes.min(repeats * bytes.len());
+    let mut fresh = Fresh::new(submission, there)?;
+    fresh.write(0, &bytes.repeat(there / bytes.len()))?;
+    fresh.send(submission, Span { len_bytes: there, ..to })?;
+    while there < to.len_bytes {
+        let len_bytes = there.min(to.len_bytes - there);
+        let next = Span { offset_bytes: to.offset_bytes + there, len_bytes, ..to };
+        enqueue::copy_on(submission, Span { len_bytes, ..to }, next)?;
+        there += len_bytes;
+    }
+    Ok(())
+}
+
 impl<T: Element, D: Memory> DeviceOp for Full<T, D> {
     type Device = D;
     type Pending = Tensor<T, D>;
@@ -68,12 +141,12 @@ impl<T: Element, D: Memory> DeviceOp for Full<T, D> {
         let tensor = Tensor::alloc(submission, Layout::rows(self.dims, T::BYTES)?)?;
         let number = [self.number];
         let bytes = T::bytes(&number);
-        if let Some(pattern) = pattern(bytes) {
-            enqueue::fill(submission, tensor.span(), pattern)?;
-        } else if !bytes.is_empty() {
-            let mut fresh = Fresh::new(submission, tensor.len_bytes())?;
-            fresh.write(0, &bytes.repeat(tensor.len()))?;
-            fresh.send(submission, tensor.span())?;
+        if tensor.len_bytes() == 0 {
+            return Ok(tensor);
+        }
+        match pattern(bytes) {
+            Some(pattern) => enqueue::fill(submission, tensor.span(), pattern)?,
+            None => double(submission, tensor.span(), bytes)?,
         }
         Ok(tensor)
     }
@@ -84,3 +157,42 @@ impl<T: Element, D: Memory> DeviceOp for Full<T, D> {
 }
 
 device_op!([T, D] Full<T, D> where T: Element, D: Memory);
+
+/// See [`Tensor::eye`].
+#[must_use = "an operation does nothing until it is awaited or run"]
+#[derive(Debug)]
+pub struct Eye<T, D> {
+    rows: usize,
+    columns: usize,
+    element: PhantomData<fn() -> (T, D)>,
+}
+
+impl<T: Number, D: Memory> DeviceOp for Eye<T, D> {
+    type Device = D;
+    type Pending = Tensor<T, D>;
+    type Output = Tensor<T, D>;
+
+    /// # Errors
+    ///
+    /// As of [`Full`]; [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) where a row has more than 2 GiB.
+    fn execute(self, submission: &mut Submission<D>) -> Result<Tensor<T, D>, Error> {
+        let Self { rows, columns, .. } = self;
+        let tensor = Tensor::<T, D>::zeros([rows, columns]).execute(submission)?;
+        let count = rows.min(columns);
+        if count == 0 {
+            return Ok(tensor);
+        }
+        let mut ones = Fresh::new(submission, count * T::BYTES)?;
+        ones.write(0, &T::bytes(&[T::ONE]).repeat(count))?;
+        let to_pitch = (columns + 1) * T::BYTES;
+        let rows = Rows { len: T::BYTES, count, from_pitch: T::BYTES, to_pitch };
+        ones.send_rows(submission, tensor.span(), rows)?;
+        Ok(tensor)
+    }
+
+    fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
+        Ok(tensor)
+    }
+}
+
+device_op!([T, D] Eye<T, D> where T: Number, D: Memory);

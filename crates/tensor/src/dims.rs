@@ -66,6 +66,16 @@ impl Dims {
         Ok(count)
     }
 
+    pub(crate) fn set(&mut self, axis: usize, len: usize) {
+        if let Some(room) = self.0.get_mut(axis) {
+            *room = len;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, axis: usize) {
+        self.0.remove(axis);
+    }
+
     /// An error about this shape: what is wrong, and what would be right.
     #[cold]
     pub(crate) fn invalid(&self, wrong: &str) -> Error {

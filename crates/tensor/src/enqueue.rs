@@ -10,11 +10,13 @@ use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wakeline_core::{Error, ErrorCode};
-use wakeline_ops::Submission;
-use wakeline_ops::port::{At, Memory, Pattern, Pinned, Promise};
+use wakeline_core::{Error, ErrorCode, within};
+use wakeline_ops::port::{At, Memory, Pattern, Pinned, Promise, Rows};
+use wakeline_ops::{Submission, Touch};
 
-use crate::block::Span;
+use crate::block::{Named, Span};
+use crate::layout::Layout;
+use crate::plan::{PITCH_BYTES_MAX, Plan};
 
 /// Fills a span with a pattern, again and again. Its length is a multiple of the pattern's.
 pub(crate) fn fill<D: Memory>(
@@ -30,8 +32,8 @@ pub(crate) fn fill<D: Memory>(
     })
 }
 
-/// Copies a span to another as long, of other memory or of another part of it.
-pub(crate) fn copy<D: Memory>(
+/// Copies a span to another as long, behind it in the same memory.
+pub(crate) fn copy_on<D: Memory>(
     submission: &mut Submission<D>,
     from: Span<'_, D>,
     to: Span<'_, D>,
@@ -41,6 +43,52 @@ pub(crate) fn copy<D: Memory>(
         let promise = unsafe { Promise::new() };
         device.copy(stream, from.at(), to.at(), from.len_bytes, promise)
     })
+}
+
+/// Copies all numbers, of so many bytes each, to where those of another layout of the same shape are.
+pub(crate) fn copy<D: Memory>(
+    submission: &mut Submission<D>,
+    from: &Named<D>,
+    to: &Named<D>,
+    bytes_each: usize,
+) -> Result<(), Error> {
+    let plan = Plan::new(&from.layout, &to.layout, bytes_each).bounded()?;
+    let (from, to) = (from.span(bytes_each), to.span(bytes_each));
+    let touches = [from.storage.read(), to.storage.write()];
+    each(submission, &touches, &plan, |device, stream, from_offset, to_offset| {
+        // SAFETY: 1 of the module.
+        let promise = unsafe { Promise::new() };
+        let (from, to) = (from.at().further(from_offset), to.at().further(to_offset));
+        match plan.rows {
+            Rows { len, count: 1, .. } => device.copy(stream, from, to, len, promise),
+            rows => device.copy_rows(stream, from, to, rows, promise),
+        }
+    })
+}
+
+/// Makes the calls of a plan as one use of these buffers. Where one fails behind others, those are on their way: what comes next is ordered behind them all the
+/// same, and only then is the failure told.
+fn each<D: Memory>(
+    submission: &mut Submission<D>,
+    touches: &[Touch<'_, D>],
+    plan: &Plan,
+    mut call: impl FnMut(&D, &D::Stream, usize, usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut failed = None;
+    submission.touch(touches, |device, stream| {
+        let mut made = 0;
+        let result = plan.each(|from_offset, to_offset| {
+            call(device, stream, from_offset, to_offset)?;
+            made += 1;
+            Ok(())
+        });
+        if made == 0 {
+            return result;
+        }
+        failed = result.err();
+        Ok(())
+    })?;
+    failed.map_or(Ok(()), Err)
 }
 
 /// New pinned memory that the host may write until it is sent.
@@ -59,6 +107,42 @@ impl<D: Memory> Fresh<D> {
         // SAFETY: nothing was enqueued that uses it, for `send` takes this; and this is its one name.
         let promise = unsafe { Promise::new() };
         self.pinned.write(offset_bytes, bytes, promise)
+    }
+
+    /// Sends its first bytes, row by row, to where numbers of a layout are, of so many bytes each.
+    pub(crate) fn spread(
+        self,
+        submission: &mut Submission<D>,
+        to: &Named<D>,
+        bytes_each: usize,
+    ) -> Result<(), Error> {
+        let whole = Layout::rows(to.layout.dims().clone(), bytes_each)?;
+        let plan = Plan::new(&whole, &to.layout, bytes_each).bounded()?;
+        let to = to.span(bytes_each);
+        each(submission, &[to.storage.write()], &plan, |device, stream, from_offset, to_offset| {
+            // SAFETY: 1 and 2 of the module.
+            let promise = unsafe { Promise::new() };
+            let (from, to) = (At::from(&*self.pinned).further(from_offset), to.at().further(to_offset));
+            match plan.rows {
+                Rows { len, count: 1, .. } => device.upload(stream, from, to, len, promise),
+                rows => device.upload_rows(stream, from, to, rows, promise),
+            }
+        })
+    }
+
+    /// Sends its first bytes in rows.
+    pub(crate) fn send_rows(
+        self,
+        submission: &mut Submission<D>,
+        to: Span<'_, D>,
+        rows: Rows,
+    ) -> Result<(), Error> {
+        within("the distance of two rows of a copy, in bytes,", rows.to_pitch, 0, PITCH_BYTES_MAX)?;
+        submission.touch(&[to.storage.write()], |device, stream| {
+            // SAFETY: 1 and 2 of the module.
+            let promise = unsafe { Promise::new() };
+            device.upload_rows(stream, At::from(&*self.pinned), to.at(), rows, promise)
+        })
     }
 
     /// Sends its first bytes, which fill the span.
@@ -95,16 +179,48 @@ impl Drop for Landing {
 impl<D: Memory> Landed<D> {
     /// Fetches a span.
     pub(crate) fn fetch(submission: &mut Submission<D>, from: Span<'_, D>) -> Result<Self, Error> {
-        let pinned = Arc::new(submission.device().pinned(from.len_bytes)?);
-        submission.retain_shared(&pinned);
+        let pinned = Self::room(submission, from.len_bytes)?;
         submission.touch(&[from.storage.read()], |device, stream| {
             // SAFETY: 1 and 2 of the module.
             let promise = unsafe { Promise::new() };
             device.download(stream, from.at(), At::from(&*pinned), from.len_bytes, promise)
         })?;
+        Ok(Self::landing(submission, pinned))
+    }
+
+    /// Fetches all numbers of a layout, of so many bytes each, row by row. `None` where that takes too many calls.
+    pub(crate) fn gather(
+        submission: &mut Submission<D>,
+        from: &Named<D>,
+        bytes_each: usize,
+    ) -> Result<Option<Self>, Error> {
+        let whole = Layout::rows(from.layout.dims().clone(), bytes_each)?;
+        let Ok(plan) = Plan::new(&from.layout, &whole, bytes_each).bounded() else { return Ok(None) };
+        let from = from.span(bytes_each);
+        let pinned = Self::room(submission, whole.count() * bytes_each)?;
+        each(submission, &[from.storage.read()], &plan, |device, stream, from_offset, to_offset| {
+            // SAFETY: 1 and 2 of the module.
+            let promise = unsafe { Promise::new() };
+            let (from, to) = (from.at().further(from_offset), At::from(&*pinned).further(to_offset));
+            match plan.rows {
+                Rows { len, count: 1, .. } => device.download(stream, from, to, len, promise),
+                rows => device.download_rows(stream, from, to, rows, promise),
+            }
+        })?;
+        Ok(Some(Self::landing(submission, pinned)))
+    }
+
+    fn room(submission: &mut Submission<D>, len_bytes: usize) -> Result<Arc<D::Pinned>, Error> {
+        let pinned = Arc::new(submission.device().pinned(len_bytes)?);
+        submission.retain_shared(&pinned);
+        Ok(pinned)
+    }
+
+    /// What was enqueued by now writes it, and nothing does that is enqueued later.
+    fn landing(submission: &mut Submission<D>, pinned: Arc<D::Pinned>) -> Self {
         let landed = Arc::new(AtomicBool::new(false));
         submission.retain(Landing(Arc::clone(&landed)));
-        Ok(Self { pinned, landed })
+        Self { pinned, landed }
     }
 
     /// Reads its bytes from an offset on.

@@ -2,13 +2,12 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use wakeline_core::Error;
 use wakeline_ops::port::Memory;
 use wakeline_ops::{DeviceOp, Submission, device_op};
 
-use crate::block::{Block, Span};
+use crate::block::Named;
 use crate::dims::Dims;
 use crate::element::Element;
 use crate::enqueue::{Fresh, Landed};
@@ -16,7 +15,8 @@ use crate::layout::Layout;
 use crate::tensor::Tensor;
 
 impl<T: Element, D: Memory> Tensor<T, D> {
-    /// A tensor of these numbers, in one dimension. They go through pinned memory, into which they are copied at submission.
+    /// A tensor of these numbers, in one dimension. They go through pinned memory, into which they are copied at submission: one copy by the
+    /// thread that submits, and one by the device. Of many of them see [`send_in_chunks`](Self::send_in_chunks).
     pub const fn from_host(numbers: Vec<T>) -> FromHost<T, D> {
         FromHost { numbers, dims: None, device: PhantomData }
     }
@@ -37,9 +37,31 @@ impl<T: Element, D: Memory> Tensor<T, D> {
         FromHost { numbers, dims: Some(dims.into()), device: PhantomData }
     }
 
-    /// Its numbers, row by row, on the host. Writes that are submitted later do not change what is read.
+    /// Writes these numbers over its own, row by row, and gives it back: no memory of the device is allocated.
+    ///
+    /// Its errors are those of [`from_shaped`](Self::from_shaped) and of [`copy_to`](Self::copy_to), as a target.
+    ///
+    /// ```
+    /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// use wakeline_tensor::Tensor;
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+    /// let runtime = Runtime::new(device.clone(), &SingleStream, VirtualWatcher::new(&device))?;
+    /// let op = Tensor::zeros(3).then(|batch| batch.overwrite(vec![1_u8, 2, 3])).then(|batch| batch.to_host());
+    /// assert_eq!(op.on(&runtime).sync()?, [1, 2, 3]);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    pub const fn overwrite(self, numbers: Vec<T>) -> Overwrite<T, D> {
+        Overwrite { tensor: self, numbers }
+    }
+
+    /// Its numbers, row by row, on the host. Writes that are submitted later do not change what is read. Of many of them see
+    /// [`fetch_in_chunks`](Self::fetch_in_chunks).
+    ///
+    /// Of a view whose numbers do not lie row by row the device fetches those that count, where that takes no more than
+    /// [`COPY_CALLS_MAX`](crate::COPY_CALLS_MAX) calls; else all between the first and the last, of which the host picks them.
     pub fn to_host(&self) -> ToHost<T, D> {
-        ToHost { block: Arc::clone(self.block()), layout: self.layout().clone(), element: PhantomData }
+        ToHost { from: self.named(), element: PhantomData }
     }
 }
 
@@ -50,6 +72,15 @@ pub struct FromHost<T, D> {
     numbers: Vec<T>,
     dims: Option<Dims>,
     device: PhantomData<fn() -> D>,
+}
+
+/// That so many numbers are those of a layout.
+fn fits(layout: &Layout, count: usize) -> Result<(), Error> {
+    if layout.count() == count {
+        return Ok(());
+    }
+    let wrong = format!("it has {} number(s), but {count} were handed in", layout.count());
+    Err(layout.dims().invalid(&wrong))
 }
 
 impl<T: Element, D: Memory> DeviceOp for FromHost<T, D> {
@@ -63,10 +94,7 @@ impl<T: Element, D: Memory> DeviceOp for FromHost<T, D> {
     fn execute(self, submission: &mut Submission<D>) -> Result<Tensor<T, D>, Error> {
         let Self { numbers, dims, .. } = self;
         let layout = Layout::rows(dims.unwrap_or_else(|| numbers.len().into()), T::BYTES)?;
-        if layout.count() != numbers.len() {
-            let wrong = format!("it has {} number(s), but {} were handed in", layout.count(), numbers.len());
-            return Err(layout.dims().invalid(&wrong));
-        }
+        fits(&layout, numbers.len())?;
         let tensor = Tensor::alloc(submission, layout)?;
         let mut fresh = Fresh::new(submission, tensor.len_bytes())?;
         fresh.write(0, T::bytes(&numbers))?;
@@ -81,19 +109,51 @@ impl<T: Element, D: Memory> DeviceOp for FromHost<T, D> {
 
 device_op!([T, D] FromHost<T, D> where T: Element, D: Memory);
 
+/// See [`Tensor::overwrite`].
+#[must_use = "an operation does nothing until it is awaited or run"]
+#[derive(Debug)]
+pub struct Overwrite<T, D: Memory> {
+    tensor: Tensor<T, D>,
+    numbers: Vec<T>,
+}
+
+impl<T: Element, D: Memory> DeviceOp for Overwrite<T, D> {
+    type Device = D;
+    type Pending = Tensor<T, D>;
+    type Output = Tensor<T, D>;
+
+    fn execute(self, submission: &mut Submission<D>) -> Result<Tensor<T, D>, Error> {
+        let Self { tensor, numbers } = self;
+        tensor.block().named_by(1, "a tensor that is to be overwritten")?;
+        fits(tensor.layout(), numbers.len())?;
+        let mut fresh = Fresh::new(submission, tensor.len_bytes())?;
+        fresh.write(0, T::bytes(&numbers))?;
+        fresh.spread(submission, &tensor.named(), T::BYTES)?;
+        Ok(tensor)
+    }
+
+    fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
+        Ok(tensor)
+    }
+}
+
+device_op!([T, D] Overwrite<T, D> where T: Element, D: Memory);
+
 /// See [`Tensor::to_host`].
 #[must_use = "an operation does nothing until it is awaited or run"]
 #[derive(Debug)]
 pub struct ToHost<T, D: Memory> {
-    block: Arc<Block<D>>,
-    layout: Layout,
+    from: Named<D>,
     element: PhantomData<fn() -> T>,
 }
 
 /// Numbers on their way to the host.
 pub struct HostCopy<T, D: Memory> {
     landed: Landed<D>,
+    /// How many come.
     len: usize,
+    /// Which of them count, where not all do.
+    picked: Option<Layout>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -109,22 +169,26 @@ impl<T: Element, D: Memory> DeviceOp for ToHost<T, D> {
     type Output = Vec<T>;
 
     fn execute(self, submission: &mut Submission<D>) -> Result<HostCopy<T, D>, Error> {
-        let Self { block, layout, .. } = self;
-        let from = Span {
-            storage: block.storage(),
-            offset_bytes: layout.offset() * T::BYTES,
-            len_bytes: layout.extent() * T::BYTES,
-        };
-        Ok(HostCopy { landed: Landed::fetch(submission, from)?, len: layout.count(), element: PhantomData })
+        let Self { from, .. } = self;
+        if let Some(landed) = Landed::gather(submission, &from, T::BYTES)? {
+            return Ok(HostCopy { landed, len: from.layout.count(), picked: None, element: PhantomData });
+        }
+        let landed = Landed::fetch(submission, from.span(T::BYTES))?;
+        let (len, picked) = (from.layout.extent(), Some(from.layout));
+        Ok(HostCopy { landed, len, picked, element: PhantomData })
     }
 
     /// # Errors
     ///
     /// [`StillInFlight`](wakeline_core::ErrorCode::StillInFlight) where it is called while the device may still write.
     fn finish(copy: HostCopy<T, D>) -> Result<Vec<T>, Error> {
-        let mut numbers = vec![T::ZERO; copy.len];
-        T::read(&mut numbers, |bytes| copy.landed.read(0, bytes))?;
-        Ok(numbers)
+        let HostCopy { landed, len, picked, .. } = copy;
+        let mut numbers = vec![T::ZERO; len];
+        T::read(&mut numbers, |bytes| landed.read(0, bytes))?;
+        Ok(match picked {
+            Some(layout) => layout.places().filter_map(|place| numbers.get(place).copied()).collect(),
+            None => numbers,
+        })
     }
 }
 

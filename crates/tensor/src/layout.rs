@@ -1,16 +1,18 @@
 //! Where the numbers of a shape lie in memory: strides and an offset, all in numbers.
 
+use core::ops::Range;
+
 use wakeline_core::Error;
 
 use crate::dims::{Dims, PerAxis};
 
 /// A shape and where its numbers are.
 ///
-/// All of them are within the memory that it was made for, so that no sum or product of these overflows.
+/// No two of them are in one place, and all are within the memory that it was made for, so that no sum or product of these overflows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     dims: Dims,
-    /// How far two neighbours along a dimension are apart. 1 where that is empty or there are no two.
+    /// How far two neighbours along a dimension are apart, at least 1; anything where there are no two.
     strides: PerAxis,
     offset: usize,
     count: usize,
@@ -71,6 +73,107 @@ impl Layout {
         }
         let strides = strides_of(&dims);
         Ok(Self { dims, strides, offset: self.offset, count })
+    }
+
+    /// Of one dimension only those within `range`, and of them each `step`th.
+    pub(crate) fn sliced(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self, Error> {
+        let (len, stride) = self.axis(axis)?;
+        let Range { start, end } = range;
+        if start > end || end > len {
+            let wrong = format!("there is no {start}..{end} along dimension {axis}: it is {len} long");
+            return Err(self.dims.invalid(&wrong));
+        }
+        if step == 0 {
+            return Err(self
+                .dims
+                .invalid(&format!("a step along dimension {axis} must be at least 1, but is 0")));
+        }
+        let mut sliced = self.clone();
+        let left = (end - start).div_ceil(step);
+        sliced.dims.set(axis, left);
+        if left == 0 {
+            sliced.count = 0;
+            return Ok(sliced);
+        }
+        sliced.offset += start * stride;
+        if left > 1 {
+            // The second one of them is in the range.
+            sliced.strides[axis] = stride * step;
+        }
+        sliced.count = self.count / len * left;
+        Ok(sliced)
+    }
+
+    /// Of one dimension only this one, without that dimension.
+    pub(crate) fn selected(&self, axis: usize, index: usize) -> Result<Self, Error> {
+        let (len, _) = self.axis(axis)?;
+        if index >= len {
+            let wrong =
+                format!("there is no {index} along dimension {axis}: it is {len} long, counted from 0");
+            return Err(self.dims.invalid(&wrong));
+        }
+        let mut selected = self.sliced(axis, index..index + 1, 1)?;
+        selected.dims.remove(axis);
+        selected.strides.remove(axis);
+        Ok(selected)
+    }
+
+    /// The dimensions in another order.
+    pub(crate) fn permuted(&self, order: &[usize]) -> Result<Self, Error> {
+        let mut sorted: PerAxis = order.iter().copied().collect();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..self.dims.rank()) {
+            let wrong =
+                format!("{order:?} is no order of its {} dimension(s): name each once", self.dims.rank());
+            return Err(self.dims.invalid(&wrong));
+        }
+        let dims = order.iter().map(|axis| self.dims[*axis]).collect();
+        let strides = order.iter().map(|axis| self.strides[*axis]).collect();
+        Ok(Self { dims, strides, ..*self })
+    }
+
+    fn axis(&self, axis: usize) -> Result<(usize, usize), Error> {
+        let found = self.dims.get(axis).copied().zip(self.strides.get(axis).copied());
+        found.ok_or_else(|| {
+            self.dims.invalid(&format!(
+                "it has no dimension {axis}: there are {}, counted from 0",
+                self.dims.rank()
+            ))
+        })
+    }
+
+    /// Where each of its numbers is, from the first one's memory on, row by row.
+    pub(crate) fn places(&self) -> Places<'_> {
+        let index = self.dims.iter().map(|_| 0).collect();
+        Places { layout: self, index, place: 0, left: self.count }
+    }
+}
+
+/// See [`Layout::places`].
+pub(crate) struct Places<'a> {
+    layout: &'a Layout,
+    index: PerAxis,
+    place: usize,
+    left: usize,
+}
+
+impl Iterator for Places<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let place = self.place;
+        for axis in (0..self.index.len()).rev() {
+            let (len, stride) = (self.layout.dims[axis], self.layout.strides[axis]);
+            if self.index[axis] + 1 < len {
+                self.index[axis] += 1;
+                self.place += stride;
+                break;
+            }
+            self.place -= self.index[axis] * stride;
+            self.index[axis] = 0;
+        }
+        Some(place)
     }
 }
 

@@ -16,7 +16,35 @@ use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, Stream};
 
 /// An operation, and what it was lent, which comes back with its output.
 ///
-/// It is run as any operation, but is none: operations own what they work with.
+/// It is run as any operation, but is none: operations own what they work with. The tensor cannot be used while it is lent:
+///
+/// ```compile_fail,E0502
+/// use wakeline_ops::Runtime;
+/// use wakeline_sim::SimDevice;
+/// use wakeline_tensor::Tensor;
+/// async fn both(runtime: &Runtime<SimDevice>, from: Tensor<u8, SimDevice>, mut to: Tensor<u8, SimDevice>) {
+///     let flying = from.copy_into(&mut to).on(runtime);
+///     let read = to.to_host(); // it is being written
+///     flying.await.unwrap();
+/// }
+/// ```
+///
+/// ```
+/// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
+/// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+/// use wakeline_tensor::Tensor;
+/// let device = SimDevice::new(VirtualTime::new(), SimConfig::default())?;
+/// let watcher = VirtualWatcher::new(&device);
+/// let runtime = Runtime::new(device, &StreamPoolRoundRobin::default(), watcher.clone())?;
+/// let back = watcher.run(runtime.scope(async {
+///     let (from, mut to) = (Tensor::full(4, 7_u8).await?, Tensor::zeros(4).await?);
+///     drop(from.copy_into(&mut to).on(&runtime)); // never polled, so never submitted
+///     let ((), to) = from.copy_into(&mut to).await?;
+///     to.to_host().await
+/// }))?;
+/// assert_eq!(back?, [7; 4]);
+/// # Ok::<(), wakeline_core::Error>(())
+/// ```
 #[must_use = "an operation does nothing until it is awaited or run"]
 #[derive(Debug)]
 pub struct Lent<O, B> {

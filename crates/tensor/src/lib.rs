@@ -4,12 +4,18 @@
 //!
 //! | you want | look at |
 //! |---|---|
-//! | a tensor | [`Tensor::zeros`], [`Tensor::full`], [`Tensor::from_host`] |
-//! | its numbers | [`Tensor::to_host`] |
-//! | to copy it | [`Tensor::copy_to`] |
-//! | kernels on it | [`launch()`], [`Tensor::span`] |
-//! | tiles of it, for kernels that write | [`IntoPartition::partition`] |
-//! | what a tensor can be of | [`Element`] |
+//! | a tensor | [`Tensor::zeros`], [`ones`](Tensor::ones), [`full`](Tensor::full), [`eye`](Tensor::eye), [`arange`](Tensor::arange), [`linspace`](Tensor::linspace), [`uninit`](Tensor::uninit) |
+//! | random numbers | [`Tensor::rand`], [`Tensor::randn`] |
+//! | numbers of the host | [`Tensor::from_host`], [`Tensor::from_shaped`], [`Tensor::overwrite`] |
+//! | its numbers on the host | [`Tensor::to_host`] |
+//! | many numbers, with little pinned memory | [`Tensor::send_in_chunks`], [`Tensor::fetch_in_chunks`] |
+//! | to copy it | [`Tensor::dup`], [`Tensor::copy_to`], [`Tensor::copy_into`] |
+//! | another shape, parts of it | [`Tensor::reshape`], [`Tensor::slice`], [`Tensor::select`], [`Tensor::permute`] |
+//! | one of memory that another library has allocated | [`Tensor::from_foreign`], [`Tensor::give_back`] |
+//! | kernels on it | [`kernel!`], [`typed`]; [`launch()`], [`Tensor::span`] |
+//! | tiles of it, for kernels that write | [`IntoPartition::partition`], [`TensorOp::partition`] |
+//! | how much memory there is, and bounds of it | [`Pools`], of the device |
+//! | what a tensor can be of | [`Element`], [`Number`], [`Float`] |
 //!
 //! ```
 //! use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
@@ -34,25 +40,41 @@
 //! 5. No backend, thread, driver or environment is known here.
 
 mod block;
+mod chunks;
 mod copy;
 mod create;
 mod dims;
 mod element;
 mod enqueue;
+mod foreign;
+mod generate;
 mod host;
 mod kernel;
 mod layout;
 mod lend;
 mod partition;
+mod plan;
+mod random;
 mod tensor;
+mod tensor_op;
+pub mod typed;
+mod view;
 
 pub use block::Span;
-pub use copy::CopyTo;
-pub use create::Full;
+pub use chunks::{CHUNK_BYTES, CHUNKS_AT_A_TIME};
+pub use copy::{CopyInto, CopyTo, Dup};
+pub use create::{Eye, Full, Uninit};
 pub use dims::{Dims, RANK_MAX};
 pub use element::{Element, Number};
-pub use host::{FromHost, HostCopy, ToHost};
+pub use generate::Generated;
+pub use host::{FromHost, HostCopy, Overwrite, ToHost};
 pub use kernel::{KernelArg, Launch, launch};
 pub use lend::{Lent, LentFuture};
 pub use partition::{IntoPartition, Partition, Tile};
+pub use plan::COPY_CALLS_MAX;
+pub use random::Float;
 pub use tensor::Tensor;
+pub use tensor_op::{Partitioned, Reshaped, TensorOp};
+pub use typed::{Plan, THREADS_DEFAULT};
+#[doc(inline)]
+pub use wakeline_ops::port::{PoolUse, Pools};

@@ -8,7 +8,7 @@ use wakeline_core::Error;
 use wakeline_ops::port::{Device, Memory};
 use wakeline_ops::{IntoDeviceOp, Storage, Submission, Value, value};
 
-use crate::block::{Block, Span};
+use crate::block::{Block, Named, Span};
 use crate::dims::Dims;
 use crate::element::Element;
 use crate::layout::Layout;
@@ -68,7 +68,7 @@ impl<T: Element, D: Memory> Tensor<T, D> {
     /// by row.
     pub fn reshape(self, dims: impl Into<Dims>) -> Result<Self, Error> {
         let layout = self.layout.reshaped(dims.into(), T::BYTES)?;
-        Ok(Self { layout, ..self })
+        Ok(self.with_layout(layout))
     }
 
     /// Where its numbers lie: for kernels, and for operations of your own.
@@ -123,6 +123,24 @@ impl<T, D: Memory> Tensor<T, D> {
 
     pub(crate) const fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Another name, for an operation.
+    pub(crate) fn named(&self) -> Named<D> {
+        Named { block: Arc::clone(&self.block), layout: self.layout.clone() }
+    }
+
+    pub(crate) const fn of(block: Arc<Block<D>>, layout: Layout) -> Self {
+        Self { block, layout, element: PhantomData }
+    }
+
+    pub(crate) fn into_parts(self) -> (Arc<Block<D>>, Layout) {
+        (self.block, self.layout)
+    }
+
+    /// The same memory, in which numbers lie so.
+    pub(crate) fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
     }
 }
 

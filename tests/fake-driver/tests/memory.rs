@@ -103,7 +103,14 @@ fn a_devices_pool_knows_what_it_is_to_keep() {
         assert_eq!(driver.get_pool_attribute(pool, 4, &raw mut value), Status::SUCCESS);
         assert_eq!(value, kept);
     }
-    assert_eq!(driver.get_pool_attribute(first, 5, &raw mut value), Status::INVALID_VALUE);
+    assert_eq!(driver.get_pool_attribute(first, 9, &raw mut value), Status::INVALID_VALUE);
+    // What it has is what was allocated: it keeps nothing else, so that there is nothing to trim.
+    let memory = driver.alloc(4_096).unwrap();
+    assert_eq!(driver.get_pool_attribute(first, 5, &raw mut value), Status::SUCCESS);
+    assert_eq!(value, 4_096);
+    assert_eq!(driver.trim_pool(first, 0), Status::SUCCESS);
+    assert_eq!(driver.trim_pool(12, 0), Status::INVALID_VALUE);
+    assert_eq!(driver.free(memory), Status::SUCCESS);
     assert_eq!(driver.get_pool_attribute(12, 4, &raw mut value), Status::INVALID_VALUE);
     assert_eq!((fake.release_threshold(0), fake.release_threshold(1)), (1 << 20, 0));
 }

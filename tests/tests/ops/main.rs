@@ -11,6 +11,8 @@
 //! | `paths.rs` | who stores the words, and what ends operations then |
 //! | `calls.rs` | which driver calls are made where, and what becomes of their failures |
 //! | `memory.rs` | memory of device and host: none, too much, none left |
+//! | `tensors.rs` | tensors: made, viewed, copied, cut up and bounded as the host says |
+//! | `kernels.rs` | typed kernels: what they compute, what they are handed, what they give back |
 //! | `seeds.rs` | random programs, and a failure at each call of a program |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -21,10 +23,12 @@ mod faults;
 mod flights;
 mod hazards;
 mod hosts;
+mod kernels;
 mod memory;
 mod operations;
 mod paths;
 mod seeds;
+mod tensors;
 
 use wakeline_core::Nanos;
 
@@ -43,6 +47,8 @@ fn main() {
         ("paths", paths::TESTS),
         ("calls", calls::TESTS),
         ("memory", memory::TESTS),
+        ("tensors", tensors::TESTS),
+        ("kernels", kernels::TESTS),
         ("seeds", seeds::TESTS),
     ])
 }

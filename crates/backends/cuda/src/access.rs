@@ -2,17 +2,20 @@
 //!
 //! One call of the driver a function. A length of zero is none: the driver refuses allocations of it, and nothing is to be done.
 
-use core::ffi::c_void;
-use core::ptr::NonNull;
+use core::ffi::{c_uint, c_void};
+use core::ptr::{self, NonNull};
 
 use wakeline_core::{Error, within};
 use wakeline_mapped::Pinned;
 use wakeline_mapped::error::CallError;
-use wakeline_ops::port::{At, Pattern};
+use wakeline_ops::port::{At, Pattern, Rows};
 
 use crate::cuda::Cuda;
 use crate::device::Device;
-use crate::sys::{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CUresult, CUstream};
+use crate::sys::{
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CUDA_MEMCPY2D, CUresult, CUstream, Handle,
+};
 use crate::wait::{CuStream, CudaContext};
 
 /// Memory of a device: a name, which frees nothing when it is dropped.
@@ -23,6 +26,12 @@ pub struct CudaMemory {
 }
 
 impl CudaMemory {
+    /// Memory that somebody else has allocated: a name, whoever owns it.
+    #[cfg(feature = "cudarc")]
+    pub(crate) const fn at(address: u64, len: usize) -> Self {
+        Self { address, len }
+    }
+
     /// Where the device sees it; 0 where it has no byte.
     pub const fn address(&self) -> u64 {
         self.address
@@ -46,19 +55,19 @@ fn address(at: At<'_, CudaMemory>, len: usize) -> Result<u64, Error> {
     Ok(memory.address.wrapping_add(offset_bytes as u64))
 }
 
-/// The pool of `device` keeps at least so many bytes that are free, however often somebody synchronizes.
+/// The pool of `device`, which keeps at least so many bytes that are free from here on, however often somebody synchronizes.
 ///
 /// # Errors
 ///
 /// The device has no pools, or a call failed.
-pub(crate) fn keep_freed(device: &Device, bytes: u64) -> Result<(), CallError> {
+pub(crate) fn keep_freed(device: &Device, bytes: u64) -> Result<Handle, CallError> {
     let (cuda, attribute) = (device.cuda(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
     let symbols = cuda.symbols();
     let pool_of =
         symbols.cuDeviceGetDefaultMemPool.ok_or_else(|| cuda.absent("cuDeviceGetDefaultMemPool"))?;
     let get = symbols.cuMemPoolGetAttribute.ok_or_else(|| cuda.absent("cuMemPoolGetAttribute"))?;
     let set = symbols.cuMemPoolSetAttribute.ok_or_else(|| cuda.absent("cuMemPoolSetAttribute"))?;
-    let mut pool = core::ptr::null_mut();
+    let mut pool = ptr::null_mut();
     // SAFETY: the device is one of the driver's, and `pool` is a handle's room.
     let status = unsafe { pool_of(&raw mut pool, device.handle()) };
     cuda.check("cuDeviceGetDefaultMemPool", status)?;
@@ -67,12 +76,36 @@ pub(crate) fn keep_freed(device: &Device, bytes: u64) -> Result<(), CallError> {
     let status = unsafe { get(pool, attribute, (&raw mut kept).cast::<c_void>()) };
     cuda.check("cuMemPoolGetAttribute", status)?;
     if kept >= bytes {
-        return Ok(());
+        return Ok(Handle(pool));
     }
     kept = bytes;
     // SAFETY: as above; the number is only read.
     let status = unsafe { set(pool, attribute, (&raw mut kept).cast::<c_void>()) };
-    cuda.check("cuMemPoolSetAttribute", status)
+    cuda.check("cuMemPoolSetAttribute", status).map(|()| Handle(pool))
+}
+
+/// How many bytes a pool of this context's device has of the system.
+pub(crate) fn reserved(context: &CudaContext, pool: Handle) -> Result<u64, Error> {
+    let cuda = context.driver();
+    let get = absent(cuda, "cuMemPoolGetAttribute", cuda.symbols().cuMemPoolGetAttribute)?;
+    context.open()?;
+    let (mut bytes, _bound) = (0_u64, context.bind()?);
+    // SAFETY: the pool is the device's own; this attribute is a number of 64 bits, and `bytes` its room.
+    let status =
+        unsafe { get(pool.0, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, (&raw mut bytes).cast::<c_void>()) };
+    cuda.check("cuMemPoolGetAttribute", status).map_err(|error| context.told(error))?;
+    Ok(bytes)
+}
+
+/// Has a pool of this context's device give back what nobody uses, until it has no more than so many bytes.
+pub(crate) fn trim(context: &CudaContext, pool: Handle, keep_bytes: u64) -> Result<(), Error> {
+    let cuda = context.driver();
+    let trim = absent(cuda, "cuMemPoolTrimTo", cuda.symbols().cuMemPoolTrimTo)?;
+    context.open()?;
+    let _bound = context.bind()?;
+    // SAFETY: the pool is the device's own.
+    let status = unsafe { trim(pool.0, usize::try_from(keep_bytes).unwrap_or(usize::MAX)) };
+    cuda.check("cuMemPoolTrimTo", status).map_err(|error| context.told(error))
 }
 
 /// Makes one call that enqueues, in a context that is well.
@@ -240,5 +273,67 @@ pub(crate) unsafe fn download(
         // SAFETY: the context is bound, the stream alive and both as long as that; the rest is as the caller says. The host's is pinned, so the
         // call does not wait for the copy.
         unsafe { copy(to.as_ptr(), from, len, stream) }
+    })
+}
+
+/// One side of a copy of rows: a buffer, or pinned memory, from an offset on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side<'a> {
+    Device(At<'a, CudaMemory>),
+    Host(&'a Pinned<Cuda>, usize),
+}
+
+impl Side<'_> {
+    /// Its kind, where it is for the host, and for the device: that so many bytes are there.
+    fn found(self, len: usize) -> Result<(c_uint, *mut c_void, u64), Error> {
+        match self {
+            Self::Device(at) => Ok((CU_MEMORYTYPE_DEVICE, ptr::null_mut(), address(at, len)?)),
+            Self::Host(pinned, offset) => {
+                Ok((CU_MEMORYTYPE_HOST, pinned.at(offset, len)?.as_ptr().cast(), 0))
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`copy`], [`upload`] or [`download`].
+pub(crate) unsafe fn copy_rows(
+    context: &CudaContext,
+    stream: &CuStream,
+    from: Side<'_>,
+    to: Side<'_>,
+    rows: Rows,
+) -> Result<(), Error> {
+    let Rows { len, count, from_pitch, to_pitch } = rows;
+    let (src_kind, src_host, src_device) = from.found(rows.extent(from_pitch))?;
+    let (dst_kind, dst_host, dst_device) = to.found(rows.extent(to_pitch))?;
+    if len == 0 || count == 0 {
+        return context.open();
+    }
+    let cuda = context.driver();
+    let copy = absent(cuda, "cuMemcpy2DAsync", cuda.symbols().cuMemcpy2DAsync)?;
+    let what = CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: src_kind,
+        srcHost: src_host.cast_const(),
+        srcDevice: src_device,
+        srcArray: ptr::null_mut(),
+        srcPitch: from_pitch,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: dst_kind,
+        dstHost: dst_host,
+        dstDevice: dst_device,
+        dstArray: ptr::null_mut(),
+        dstPitch: to_pitch,
+        WidthInBytes: len,
+        Height: count,
+    };
+    enqueue(context, stream, "cuMemcpy2DAsync", |stream| {
+        // SAFETY: the context is bound, the stream alive and both as long as the rows need; the rest is as the caller says. The host's is pinned, so the
+        // call does not wait for the copy.
+        unsafe { copy(&raw const what, stream) }
     })
 }

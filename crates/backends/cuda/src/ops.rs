@@ -18,16 +18,22 @@
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
+use std::sync::Arc;
 
 use wakeline_core::{Error, ErrorCode};
 use wakeline_mapped::driver::Ordinal;
-use wakeline_mapped::{Context, ContextConfig, Event, Gate, MappedLine, Pinned};
-use wakeline_ops::port::{self, Arg, At, Gates, Launch, Memory, Pattern, Priority, Promise, Shape};
+use wakeline_mapped::{Context, ContextConfig, Event, Gate, MappedLine, Pinned, PinnedUse};
+use wakeline_ops::port::{
+    self, Arg, At, Gates, Launch, Memory, Pattern, PoolUse, Priority, Promise, Rows, Shape,
+};
 
-use crate::access::{self, CudaMemory};
+use crate::access::{self, CudaMemory, Side};
 use crate::cuda::Cuda;
 use crate::device::Device;
-use crate::module::{Dim, Function, Module};
+use crate::function::Function;
+use crate::launch::{self, Launches};
+use crate::module::Module;
+use crate::tally::Tally;
 use crate::wait::{CuStream, CudaContext, CudaPort};
 
 /// How many bytes of freed device memory the device's default pool keeps for the next allocation, where nothing else is said: all of it.
@@ -96,6 +102,8 @@ pub struct CudaDevice {
     context: CudaContext,
     /// The priorities of the least and the most urgent streams.
     priorities: (i32, i32),
+    tally: Arc<Tally>,
+    launches: Launches,
 }
 
 impl CudaDevice {
@@ -133,12 +141,13 @@ impl CudaDevice {
             "driver or device has no pools of memory, which operations need".clone_into(&mut error.text);
             return Err(error.into());
         }
-        access::keep_freed(&device, device_bytes_kept).map_err(|error| context.told(error))?;
+        let pool = access::keep_freed(&device, device_bytes_kept).map_err(|error| context.told(error))?;
         let priorities = priorities(cuda).map_err(|error| context.told(error))?;
+        let launches = Launches::of(&device)?;
         drop(bound);
         // Before its first use, which is in a poll. Where it cannot be had, operations do without.
         let _ = context.prepare_warming();
-        Ok(Self { context, priorities })
+        Ok(Self { context, priorities, tally: Arc::new(Tally::new(pool)), launches })
     }
 
     /// Its context: for health, counts, words, and work by other means.
@@ -196,6 +205,8 @@ impl fmt::Debug for CudaDevice {
         f.debug_struct("CudaDevice")
             .field("context", &self.context)
             .field("priorities", &self.priorities)
+            .field("tally", &self.tally)
+            .field("launches", &self.launches)
             .finish()
     }
 }
@@ -306,7 +317,10 @@ impl Memory for CudaDevice {
 
     fn alloc(&self, stream: &CuStream, len: usize) -> Result<CudaMemory, Error> {
         self.owns(stream)?;
-        access::alloc(&self.context, stream, len)
+        let taken = self.tally.take(len)?;
+        let buffer = access::alloc(&self.context, stream, len)?;
+        taken.keep();
+        Ok(buffer)
     }
 
     fn pinned(&self, len: usize) -> Result<CudaPinned, Error> {
@@ -314,6 +328,8 @@ impl Memory for CudaDevice {
     }
 
     fn free(&self, stream: &CuStream, buffer: &CudaMemory, _: Promise) -> Result<(), Error> {
+        // Where that fails the buffer is lost, and nobody's.
+        self.tally.give(buffer.len());
         // SAFETY: as the promise says.
         unsafe { access::free(&self.context, stream, buffer) }
     }
@@ -365,10 +381,98 @@ impl Memory for CudaDevice {
         // SAFETY: as the promise says.
         unsafe { access::download(&self.context, stream, from, (&to.memory.0, to.offset_bytes), len) }
     }
+
+    fn copy_rows(
+        &self,
+        stream: &CuStream,
+        from: At<'_, CudaMemory>,
+        to: At<'_, CudaMemory>,
+        rows: Rows,
+        _: Promise,
+    ) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { self.rows(stream, Side::Device(from), Side::Device(to), rows) }
+    }
+
+    fn upload_rows(
+        &self,
+        stream: &CuStream,
+        from: At<'_, CudaPinned>,
+        to: At<'_, CudaMemory>,
+        rows: Rows,
+        _: Promise,
+    ) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { self.rows(stream, Side::Host(&from.memory.0, from.offset_bytes), Side::Device(to), rows) }
+    }
+
+    fn download_rows(
+        &self,
+        stream: &CuStream,
+        from: At<'_, CudaMemory>,
+        to: At<'_, CudaPinned>,
+        rows: Rows,
+        _: Promise,
+    ) -> Result<(), Error> {
+        // SAFETY: as the promise says.
+        unsafe { self.rows(stream, Side::Device(from), Side::Host(&to.memory.0, to.offset_bytes), rows) }
+    }
+}
+
+impl port::Pools for CudaDevice {
+    /// What this device and its clones have allocated; reserved is what the device's default pool has, which is the whole process's.
+    fn device_pool(&self) -> Result<PoolUse, Error> {
+        let reserved_bytes = access::reserved(&self.context, self.tally.pool())?;
+        Ok(PoolUse { reserved_bytes, ..self.tally.usage() })
+    }
+
+    /// Of this device and its clones: others in the process have their own.
+    fn limit_device_pool(&self, bytes: u64) {
+        self.tally.limit(bytes);
+    }
+
+    /// Of the device's default pool: `cuMemPoolTrimTo`. What was freed in streams that have not come to it yet is in use for the driver.
+    fn trim_device_pool(&self, keep_bytes: u64) -> Result<(), Error> {
+        access::trim(&self.context, self.tally.pool(), keep_bytes)
+    }
+
+    fn pinned_pool(&self) -> PoolUse {
+        let PinnedUse { bytes, kept_bytes, high_water_bytes, limit_bytes } = self.context.pinned();
+        PoolUse {
+            in_use_bytes: (bytes - kept_bytes) as u64,
+            reserved_bytes: bytes as u64,
+            high_water_bytes: high_water_bytes as u64,
+            limit_bytes: limit_bytes as u64,
+        }
+    }
+
+    /// Of its context.
+    fn limit_pinned_pool(&self, bytes: u64) {
+        self.context.limit_pinned(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
+    fn trim_pinned_pool(&self, keep_bytes: u64) -> Result<(), Error> {
+        self.context.trim_pinned(usize::try_from(keep_bytes).unwrap_or(usize::MAX))
+    }
+}
+
+impl CudaDevice {
+    /// # Safety
+    ///
+    /// As of the port's `copy_rows`, `upload_rows`, `download_rows`: what their promise says.
+    unsafe fn rows(&self, stream: &CuStream, from: Side<'_>, to: Side<'_>, rows: Rows) -> Result<(), Error> {
+        // SAFETY: as the caller says.
+        unsafe { access::copy_rows(&self.context, stream, from, to, rows) }
+    }
 }
 
 impl Launch for CudaDevice {
     type Kernel = Function;
+
+    /// By [`Function::takes`]: drivers of CUDA 12.4 on can tell.
+    fn takes(&self, kernel: &Function, bytes: &[usize]) -> Result<(), Error> {
+        kernel.takes(bytes)
+    }
 
     /// Of a module that its last handle unloads, the kernel's last user does that, which may wait for the device: load modules by
     /// [`CudaDevice::ptx`].
@@ -391,10 +495,8 @@ impl Launch for CudaDevice {
                 *room = word(arg);
                 *value = ptr::from_mut(room).cast();
             }
-            let ([x, y, z], [block_x, block_y, block_z]) = (shape.blocks, shape.threads);
-            let block = Dim { x: block_x, y: block_y, z: block_z };
             // SAFETY: the stream is of this device; the kernel takes these arguments and does with them what may be done, says the promise.
-            unsafe { kernel.launch_with(stream.raw(), Dim { x, y, z }, block, shape.shared_bytes, values) }
+            unsafe { launch::launch(kernel, &self.launches, stream.raw(), shape, values) }
         };
         let count = args.len();
         let (mut words, mut values) = ([0; ARGS_INLINE_MAX], [ptr::null_mut(); ARGS_INLINE_MAX]);

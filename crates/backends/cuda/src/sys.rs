@@ -25,6 +25,29 @@ pub(crate) type CUfunction = *mut c_void;
 pub(crate) type CUgraph = *mut c_void;
 pub(crate) type CUgraphExec = *mut c_void;
 pub(crate) type CUhostFn = unsafe extern "C" fn(data: *mut c_void);
+/// What [`Symbols::cuMemcpy2DAsync`] copies.
+#[cfg_attr(not(feature = "ops"), allow(dead_code))]
+#[allow(non_camel_case_types, non_snake_case)]
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CUDA_MEMCPY2D {
+    pub(crate) srcXInBytes: usize,
+    pub(crate) srcY: usize,
+    pub(crate) srcMemoryType: c_uint,
+    pub(crate) srcHost: *const c_void,
+    pub(crate) srcDevice: CUdeviceptr,
+    pub(crate) srcArray: *mut c_void,
+    pub(crate) srcPitch: usize,
+    pub(crate) dstXInBytes: usize,
+    pub(crate) dstY: usize,
+    pub(crate) dstMemoryType: c_uint,
+    pub(crate) dstHost: *mut c_void,
+    pub(crate) dstDevice: CUdeviceptr,
+    pub(crate) dstArray: *mut c_void,
+    pub(crate) dstPitch: usize,
+    pub(crate) WidthInBytes: usize,
+    pub(crate) Height: usize,
+}
 /// Sixteen bytes.
 pub(crate) type CUuuid = [u8; 16];
 
@@ -71,9 +94,47 @@ pub(crate) const CU_CTX_SCHED_MASK: c_uint = 7;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 #[cfg(feature = "ops")]
+pub(crate) const CU_MEMORYTYPE_HOST: c_uint = 1;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEMORYTYPE_DEVICE: c_uint = 2;
+#[cfg(feature = "ops")]
 pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
+pub(crate) const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+#[cfg(feature = "ops")]
+pub(crate) const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_int = 14;
+#[cfg(feature = "ops")]
+pub(crate) const CU_LAUNCH_ATTRIBUTE_COOPERATIVE: c_uint = 2;
+#[cfg(feature = "ops")]
+pub(crate) const CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_uint = 4;
+#[cfg(feature = "ops")]
+pub(crate) const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: c_uint = 6;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
+
+/// An attribute of a launch: its number, and its value in the room of the largest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CUlaunchAttribute {
+    pub(crate) id: c_uint,
+    /// `value` is aligned to eight bytes.
+    pub(crate) pad: c_uint,
+    /// 64 bytes; those used here are of one to three numbers of 32 bits, which come first.
+    pub(crate) value: [c_uint; 16],
+}
+
+/// What `cuLaunchKernelEx` launches.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CUlaunchConfig {
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) shared_bytes: c_uint,
+    pub(crate) stream: CUstream,
+    pub(crate) attributes: *mut CUlaunchAttribute,
+    pub(crate) attribute_count: c_uint,
+}
 
 /// A row of the table: what is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +289,7 @@ symbols! {
     cuMemcpyHtoDAsync 3020 "cuMemcpyHtoDAsync_v2" COPIES (CUdeviceptr, *const c_void, usize, CUstream);
     cuMemcpyDtoHAsync 3020 "cuMemcpyDtoHAsync_v2" COPIES (*mut c_void, CUdeviceptr, usize, CUstream);
     cuMemcpyDtoDAsync 3020 "cuMemcpyDtoDAsync_v2" COPIES (CUdeviceptr, CUdeviceptr, usize, CUstream);
+    cuMemcpy2DAsync 3020 "cuMemcpy2DAsync_v2" COPIES (*const CUDA_MEMCPY2D, CUstream);
     cuMemsetD8Async 3020 "cuMemsetD8Async" COPIES (CUdeviceptr, u8, usize, CUstream);
     cuMemsetD16Async 3020 "cuMemsetD16Async" COPIES (CUdeviceptr, u16, usize, CUstream);
     cuMemsetD32Async 3020 "cuMemsetD32Async" COPIES (CUdeviceptr, u32, usize, CUstream);
@@ -237,6 +299,7 @@ symbols! {
     cuMemFreeAsync 11020 "cuMemFreeAsync" MEMORY_POOLS (CUdeviceptr, CUstream);
     cuDeviceGetDefaultMemPool 11020 "cuDeviceGetDefaultMemPool" MEMORY_POOLS (*mut CUmemoryPool, CUdevice);
     cuMemPoolGetAttribute 11020 "cuMemPoolGetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
+    cuMemPoolTrimTo 11020 "cuMemPoolTrimTo" MEMORY_POOLS (CUmemoryPool, usize);
     cuMemPoolSetAttribute 11020 "cuMemPoolSetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
 
     // kernels
@@ -262,6 +325,15 @@ symbols! {
         *mut *mut c_void,
         *mut *mut c_void,
     );
+    cuLaunchKernelEx 11060 "cuLaunchKernelEx" LAUNCH_ATTRIBUTES (
+        *const CUlaunchConfig,
+        CUfunction,
+        *mut *mut c_void,
+        *mut *mut c_void,
+    );
+    cuFuncGetAttribute 2020 "cuFuncGetAttribute" KERNEL_ATTRIBUTES (*mut c_int, c_int, CUfunction);
+    cuFuncSetAttribute 9000 "cuFuncSetAttribute" KERNEL_ATTRIBUTES (CUfunction, c_int, c_int);
+    cuFuncGetParamInfo 12040 "cuFuncGetParamInfo" PARAMETER_INFO (CUfunction, usize, *mut usize, *mut usize);
 }
 
 /// `cuDriverGetVersion`: looked up by its one name, before the others, since it says what may be asked for.
@@ -294,6 +366,16 @@ mod tests {
         assert_eq!(caps, Caps::all() - Caps::GRAPHS);
         assert!(symbols.cuGraphLaunch.is_none());
         assert!(symbols.cuGraphDestroy.is_some());
+    }
+
+    #[test]
+    fn what_is_handed_in_a_struct_is_laid_out_as_in_the_header() {
+        assert_eq!((size_of::<CUlaunchAttribute>(), size_of::<CUlaunchConfig>()), (72, 56));
+        assert_eq!(core::mem::offset_of!(CUlaunchAttribute, value), 8);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, shared_bytes), 24);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, stream), 32);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, attributes), 40);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, attribute_count), 48);
     }
 
     #[test]

@@ -49,7 +49,6 @@ pub(crate) struct Inner<D: LineDriver> {
     /// Keeps a context of somebody else's alive.
     owner: Lock<Option<Box<dyn Any + Send + Sync>>>,
     pub(crate) slots_max: usize,
-    pub(crate) pinned_bytes_max: usize,
     /// Set once, when the context is whole.
     pub(crate) path: OnceLock<Declared<CompletionPath>>,
     /// The first sticky fault.
@@ -80,7 +79,6 @@ impl<D: LineDriver> Inner<D> {
             hold,
             owner: Lock::default(),
             slots_max: usize::try_from(config.slots_max).unwrap_or(usize::MAX),
-            pinned_bytes_max: config.pinned_bytes_max,
             path: OnceLock::new(),
             fault: OnceLock::new(),
             process: process::id(),
@@ -89,7 +87,7 @@ impl<D: LineDriver> Inner<D> {
             events: Lock::default(),
             health: OnceLock::new(),
             warming: Warming::default(),
-            pinned: Lock::default(),
+            pinned: Lock::new(Blocks::new(config.pinned_bytes_max)),
             hosted: Hosted::default(),
             freed: AtomicBool::new(false),
         }

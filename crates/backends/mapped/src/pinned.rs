@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use wakeline_core::{Error, ErrorCode};
 
+use crate::bound::Bound;
 use crate::context::Context;
 use crate::driver::{LineDriver, RawPage};
 use crate::inner::Inner;
@@ -23,12 +24,18 @@ use crate::inner::Inner;
 pub const PINNED_BLOCK_BYTES_MIN: usize = 4_096;
 
 /// Blocks of a context that no value owns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Blocks {
     /// By their lengths; the one given back last is taken first.
     kept: BTreeMap<usize, Vec<RawPage>>,
+    /// Of those.
+    kept_bytes: usize,
     /// Of all blocks there are, owned and kept.
     bytes: usize,
+    /// The most that were owned at a time.
+    high_water_bytes: usize,
+    /// How many bytes there may be.
+    most: usize,
 }
 
 // SAFETY: blocks are addresses; the pool never goes through them.
@@ -47,39 +54,62 @@ enum Found {
 }
 
 impl Blocks {
-    fn find(&mut self, class: usize, most: usize) -> Found {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { kept: BTreeMap::new(), kept_bytes: 0, bytes: 0, high_water_bytes: 0, most }
+    }
+
+    fn find(&mut self, class: usize) -> Found {
+        let found = self.find_any(class);
+        self.high_water_bytes = self.high_water_bytes.max(self.bytes - self.kept_bytes);
+        found
+    }
+
+    fn find_any(&mut self, class: usize) -> Found {
         if let Some(block) = self.kept.get_mut(&class).and_then(Vec::pop) {
+            self.kept_bytes -= class;
             return Found::Block(block);
         }
-        if self.bytes.saturating_add(class) <= most {
+        if self.bytes.saturating_add(class) <= self.most {
             self.bytes += class;
             return Found::Room;
         }
-        let kept: usize = self.kept.iter().map(|(class, blocks)| class * blocks.len()).sum();
-        if (self.bytes - kept).saturating_add(class) > most {
+        if (self.bytes - self.kept_bytes).saturating_add(class) > self.most {
             return Found::Full;
         }
-        let mut surplus = Vec::new();
-        while self.bytes.saturating_add(class) > most {
-            let Some((longest, mut blocks)) = self.kept.pop_last() else { break };
-            if let Some(block) = blocks.pop() {
-                self.bytes -= longest;
-                surplus.push((longest, block));
-                self.kept.insert(longest, blocks);
-            }
-        }
+        let surplus = self.surplus(self.most - class);
         self.bytes += class;
         Found::RoomBehind(surplus)
     }
 
+    /// Takes some that are kept, the longest first, until no more than so many bytes are left of all.
+    fn surplus(&mut self, most: usize) -> Vec<(usize, RawPage)> {
+        let mut surplus = Vec::new();
+        while self.bytes > most {
+            let Some((longest, mut blocks)) = self.kept.pop_last() else { break };
+            if let Some(block) = blocks.pop() {
+                self.bytes -= longest;
+                self.kept_bytes -= longest;
+                surplus.push((longest, block));
+                self.kept.insert(longest, blocks);
+            }
+        }
+        surplus
+    }
+
+    fn keep(&mut self, class: usize, block: RawPage) {
+        self.kept_bytes += class;
+        self.kept.entry(class).or_default().push(block);
+    }
+
     /// Takes all that are kept, for good.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = RawPage> + use<> {
+        self.bytes -= core::mem::take(&mut self.kept_bytes);
         core::mem::take(&mut self.kept).into_values().flatten()
     }
 
     fn usage(&self) -> PinnedUse {
-        let kept = self.kept.iter().map(|(class, blocks)| class * blocks.len()).sum();
-        PinnedUse { bytes: self.bytes, kept_bytes: kept }
+        let Self { bytes, kept_bytes, high_water_bytes, most, .. } = *self;
+        PinnedUse { bytes, kept_bytes, high_water_bytes, limit_bytes: most }
     }
 }
 
@@ -90,6 +120,10 @@ pub struct PinnedUse {
     pub bytes: usize,
     /// What of it waits in the pool.
     pub kept_bytes: usize,
+    /// The most that did not at a time.
+    pub high_water_bytes: usize,
+    /// How much there may be; see [`Context::limit_pinned`].
+    pub limit_bytes: usize,
 }
 
 /// The length of the blocks for so many bytes.
@@ -129,13 +163,14 @@ impl<D: LineDriver> Pinned<D> {
         if len == 0 {
             return Ok(Self { context: Arc::clone(context), block: None, len });
         }
-        let most = context.pinned_bytes_max;
         let full = || {
-            let why = format!("the context was made for at most {most} bytes of it");
+            let PinnedUse { bytes, kept_bytes, limit_bytes, .. } = context.pinned.lock().usage();
+            let used = bytes - kept_bytes;
+            let why = format!("there may be at most {limit_bytes} bytes of it, of which {used} are in use");
             Error::new(ErrorCode::OutOfMemory, [&D::NAME, &"pinned", &len, &why])
         };
         let class = class(len).ok_or_else(full)?;
-        let found = context.pinned.lock().find(class, most);
+        let found = context.pinned.lock().find(class);
         let surplus = match found {
             Found::Block(block) => {
                 return Ok(Self { context: Arc::clone(context), block: Some((class, block)), len });
@@ -219,7 +254,7 @@ impl<D: LineDriver> Drop for Pinned<D> {
             return;
         }
         if let Some((class, block)) = self.block {
-            self.context.pinned.lock().kept.entry(class).or_default().push(block);
+            self.context.pinned.lock().keep(class, block);
         }
     }
 }
@@ -235,18 +270,55 @@ impl<D: LineDriver> Context<D> {
     pub fn pinned(&self) -> PinnedUse {
         if self.inner().forked() { PinnedUse::default() } else { self.inner().pinned.lock().usage() }
     }
+
+    /// From now on it has at most so many bytes of it. What is in use beyond that stays.
+    pub fn limit_pinned(&self, bytes_max: usize) {
+        if !self.inner().forked() {
+            self.inner().pinned.lock().most = bytes_max;
+        }
+    }
+
+    /// Gives the driver back what nobody uses, the longest blocks first, until there are no more than so many bytes. May wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pinned::new`]; nothing is given back then.
+    pub fn trim_pinned(&self, keep_bytes: usize) -> Result<(), Error> {
+        let inner = self.inner();
+        inner.open()?;
+        let surplus = inner.pinned.lock().surplus(keep_bytes);
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        inner.unpin(surplus).map(drop)
+    }
 }
 
 impl<D: LineDriver> Inner<D> {
     /// Gives `surplus` back to the driver and pins a block. Without a lock: it may wait for the device.
     fn pin(&self, class: usize, surplus: Vec<(usize, RawPage)>) -> Result<RawPage, Error> {
+        let bound = self.unpin(surplus)?;
+        // SAFETY: the context is bound, and each class is a multiple of the shortest block.
+        let block = unsafe { self.driver.page_alloc(class) }
+            .map_err(|error| self.no_memory("pinned", class, error))?;
+        drop(bound);
+        let start: NonNull<u8> = block.host.cast();
+        // SAFETY: the memory is that long and new. From here on its bytes have values.
+        unsafe { start.write_bytes(0, class) };
+        Ok(block)
+    }
+}
+
+impl<D: LineDriver> Inner<D> {
+    /// Gives these back to the driver. Where the context cannot be bound for that they are kept.
+    fn unpin(&self, surplus: Vec<(usize, RawPage)>) -> Result<Bound<'_, D>, Error> {
         let bound = match self.bind() {
             Ok(bound) => bound,
             Err(error) => {
                 let mut blocks = self.pinned.lock();
                 for (class, block) in surplus {
                     blocks.bytes += class;
-                    blocks.kept.entry(class).or_default().push(block);
+                    blocks.keep(class, block);
                 }
                 return Err(error);
             }
@@ -257,14 +329,7 @@ impl<D: LineDriver> Inner<D> {
                 self.failed_in_drop(&error);
             }
         }
-        // SAFETY: the context is bound, and each class is a multiple of the shortest block.
-        let block = unsafe { self.driver.page_alloc(class) }
-            .map_err(|error| self.no_memory("pinned", class, error))?;
-        drop(bound);
-        let start: NonNull<u8> = block.host.cast();
-        // SAFETY: the memory is that long and new. From here on its bytes have values.
-        unsafe { start.write_bytes(0, class) };
-        Ok(block)
+        Ok(bound)
     }
 }
 
@@ -293,18 +358,35 @@ mod tests {
 
     #[test]
     fn a_block_is_given_again_and_others_make_room_where_the_bound_would_stop_one() {
-        let mut blocks = Blocks::default();
-        assert!(matches!(blocks.find(8_192, 16_384), Found::Room));
-        assert!(matches!(blocks.find(4_096, 16_384), Found::Room));
-        assert!(matches!(blocks.find(8_192, 16_384), Found::Full), "all is owned");
-        blocks.kept.entry(8_192).or_default().push(block(1));
-        blocks.kept.entry(4_096).or_default().push(block(2));
-        assert!(matches!(blocks.find(4_096, 16_384), Found::Block(RawPage { device: 2, .. })));
-        let Found::RoomBehind(surplus) = blocks.find(12_288, 16_384) else { panic!("the longer one goes") };
+        let mut blocks = Blocks::new(16_384);
+        assert!(matches!(blocks.find(8_192), Found::Room));
+        assert!(matches!(blocks.find(4_096), Found::Room));
+        assert!(matches!(blocks.find(8_192), Found::Full), "all is owned");
+        blocks.keep(8_192, block(1));
+        blocks.keep(4_096, block(2));
+        assert!(matches!(blocks.find(4_096), Found::Block(RawPage { device: 2, .. })));
+        let Found::RoomBehind(surplus) = blocks.find(12_288) else { panic!("the longer one goes") };
         assert_eq!(
             surplus.iter().map(|(class, block)| (*class, block.device)).collect::<Vec<_>>(),
             [(8_192, 1)]
         );
-        assert_eq!(blocks.usage(), PinnedUse { bytes: 16_384, kept_bytes: 0 });
+        let usage = PinnedUse { bytes: 16_384, kept_bytes: 0, high_water_bytes: 16_384, limit_bytes: 16_384 };
+        assert_eq!(blocks.usage(), usage);
+    }
+
+    #[test]
+    fn a_trim_takes_the_longest_that_nobody_owns() {
+        let mut blocks = Blocks::new(1 << 20);
+        let classes = [4_096, 8_192, 4_096, 12_288];
+        assert!(classes.iter().all(|class| matches!(blocks.find(*class), Found::Room)));
+        // All but the second.
+        for (number, class) in (0..).zip(classes).filter(|(number, _)| *number != 1) {
+            blocks.keep(class, block(number));
+        }
+        let trimmed: Vec<_> = blocks.surplus(13_000).into_iter().map(|(class, _)| class).collect();
+        assert_eq!(trimmed, [12_288, 4_096]);
+        assert_eq!((blocks.usage().bytes, blocks.usage().kept_bytes), (12_288, 4_096));
+        assert_eq!(blocks.surplus(0).len(), 1, "the owned one stays");
+        assert_eq!((blocks.usage().bytes, blocks.usage().kept_bytes), (8_192, 0));
     }
 }

@@ -8,7 +8,7 @@ use core::fmt;
 use wakeline_core::{ContextKey, Error, Nanos};
 
 use crate::device::SimDevice;
-use crate::job::{Job, SimKernel, Slot};
+use crate::job::{Job, SimKernel, SimRows, Slot};
 use crate::memory::{MemoryUse, Misuse};
 use crate::order::{Order, Place};
 use crate::state::{Call, State, Touch};
@@ -53,13 +53,6 @@ impl<B> Clone for SimAt<'_, B> {
 }
 
 impl<B> Copy for SimAt<'_, B> {}
-
-impl<B> SimAt<'_, B> {
-    /// How many bytes there must be for `len` of them.
-    fn end(self, len: usize) -> usize {
-        self.offset.saturating_add(len)
-    }
-}
 
 impl<'a, B> From<&'a B> for SimAt<'a, B> {
     /// From its first byte on.
@@ -195,7 +188,7 @@ impl<T: TimeLine> SimDevice<T> {
         let key = self.with(|state| {
             state.begin(Call::Other("pinned"), now);
             state.health()?;
-            Ok::<_, Error>(state.buffers.add(len, true))
+            state.allocate(len, true)
         })?;
         Ok(SimPinned { device: self.clone(), key, len })
     }
@@ -223,7 +216,7 @@ impl<T: TimeLine> SimStream<T> {
     pub fn alloc(&self, len: usize) -> Result<SimMemory, Error> {
         let device = self.device();
         self.call("alloc", |state| {
-            let key = state.buffers.add(len, false);
+            let key = state.allocate(len, false)?;
             let touches = [(key, len, Touch::Write)];
             let length = Nanos::from_nanos(device.config().copy_ns);
             let job = Job::Fill(key, 0..len, alloc::vec![crate::memory::FRESH]);
@@ -282,9 +275,24 @@ impl<T: TimeLine> SimStream<T> {
         to: impl Into<SimAt<'a, SimMemory>>,
         len: usize,
     ) -> Result<(), Error> {
+        self.copy_rows(from, to, SimRows::one(len))
+    }
+
+    /// Copies rows between buffers of the device.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn copy_rows<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimMemory>>,
+        to: impl Into<SimAt<'a, SimMemory>>,
+        rows: SimRows,
+    ) -> Result<(), Error> {
         let (from, to) = (from.into(), to.into());
-        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), len };
-        let touches = [(from.memory, from.end(len), Touch::Read), (to.memory, to.end(len), Touch::Write)];
+        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), rows };
+        let (read, written) = (rows.end(from.offset, rows.from_pitch), rows.end(to.offset, rows.to_pitch));
+        let touches = [(from.memory, read, Touch::Read), (to.memory, written, Touch::Write)];
         self.job("copy", self.copy_length(), job, &touches, None)
     }
 
@@ -302,10 +310,28 @@ impl<T: TimeLine> SimStream<T> {
     where
         T: 'a,
     {
+        self.upload_rows(from, to, SimRows::one(len))
+    }
+
+    /// Copies rows to the device.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn upload_rows<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimPinned<T>>>,
+        to: impl Into<SimAt<'a, SimMemory>>,
+        rows: SimRows,
+    ) -> Result<(), Error>
+    where
+        T: 'a,
+    {
         let (from, to) = (from.into(), to.into());
-        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), len };
-        let pinned = Some((from.memory, from.end(len), Touch::Read));
-        self.job("upload", self.copy_length(), job, &[(to.memory, to.end(len), Touch::Write)], pinned)
+        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), rows };
+        let (read, written) = (rows.end(from.offset, rows.from_pitch), rows.end(to.offset, rows.to_pitch));
+        let pinned = Some((from.memory, read, Touch::Read));
+        self.job("upload", self.copy_length(), job, &[(to.memory, written, Touch::Write)], pinned)
     }
 
     /// Copies `len` bytes to the host.
@@ -322,10 +348,28 @@ impl<T: TimeLine> SimStream<T> {
     where
         T: 'a,
     {
+        self.download_rows(from, to, SimRows::one(len))
+    }
+
+    /// Copies rows to the host.
+    ///
+    /// # Errors
+    ///
+    /// As all of these.
+    pub fn download_rows<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimMemory>>,
+        to: impl Into<SimAt<'a, SimPinned<T>>>,
+        rows: SimRows,
+    ) -> Result<(), Error>
+    where
+        T: 'a,
+    {
         let (from, to) = (from.into(), to.into());
-        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), len };
-        let pinned = Some((to.memory, to.end(len), Touch::Write));
-        self.job("download", self.copy_length(), job, &[(from.memory, from.end(len), Touch::Read)], pinned)
+        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), rows };
+        let (read, written) = (rows.end(from.offset, rows.from_pitch), rows.end(to.offset, rows.to_pitch));
+        let pinned = Some((to.memory, written, Touch::Write));
+        self.job("download", self.copy_length(), job, &[(from.memory, read, Touch::Read)], pinned)
     }
 
     /// Launches a kernel.

@@ -66,12 +66,12 @@ pub use event::Truth;
 pub use fault::{Chance, FAULT_NS_MAX, Faults};
 pub use gate::SimGate;
 pub use host::VirtualHost;
-pub use job::{SimArgs, SimKernel};
+pub use job::{SimArgs, SimKernel, SimRows};
 pub use line::SlotUse;
 pub use log::{Counts, LogEntry, LogEvent};
 pub use memory::{MISUSES_MAX, MemoryUse, Misuse};
 #[cfg(feature = "ops")]
-pub use ops::{SimOpStream, SimRuntime};
+pub use ops::{SHAPE_LIMITS, SimOpStream, SimRuntime};
 pub use port::{SimPort, Witness};
 pub use stream::SimStream;
 pub use tend::{ASK_NS, EARLY_NS, VirtualWatcher, WATCH_NS, WATCH_SLICE_NS};

@@ -128,7 +128,7 @@ pub(crate) struct Buffer {
     pub(crate) len: usize,
     /// Empty while a kernel has them.
     pub(crate) bytes: Vec<u8>,
-    pinned: bool,
+    pub(crate) pinned: bool,
     pub(crate) freed: bool,
     pub(crate) written: Option<Place>,
     pub(crate) read: Vec<Place>,
@@ -140,6 +140,22 @@ pub(crate) struct Buffers {
     numbered: u64,
     misuses: Vec<Misuse>,
     misused: u64,
+    /// Of the device, and pinned.
+    tallies: [Tally; 2],
+}
+
+/// How many bytes of one sort there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tally {
+    pub(crate) in_use: u64,
+    pub(crate) high_water: u64,
+    pub(crate) limit: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { in_use: 0, high_water: 0, limit: u64::MAX }
+    }
 }
 
 impl Default for Table<Buffer> {
@@ -149,7 +165,38 @@ impl Default for Table<Buffer> {
 }
 
 impl Buffers {
-    pub(crate) fn add(&mut self, len: usize, pinned: bool) -> Key {
+    /// New memory, where the limit allows it; of its sort what there is by now.
+    pub(crate) fn try_add(&mut self, len: usize, pinned: bool) -> Result<Key, Tally> {
+        let tally = self.tally_mut(pinned);
+        let sum = tally.in_use.saturating_add(len as u64);
+        if sum > tally.limit && len > 0 {
+            return Err(*tally);
+        }
+        tally.in_use = sum;
+        tally.high_water = tally.high_water.max(sum);
+        Ok(self.add(len, pinned))
+    }
+
+    pub(crate) fn tally_mut(&mut self, pinned: bool) -> &mut Tally {
+        let [device, host] = &mut self.tallies;
+        if pinned { host } else { device }
+    }
+
+    /// How many bytes of the device there are, those included whose free was enqueued and did not run yet.
+    #[cfg(feature = "ops")]
+    pub(crate) fn reserved(&mut self) -> u64 {
+        self.table.values_mut().filter(|buffer| !buffer.pinned).map(|buffer| buffer.len as u64).sum()
+    }
+
+    /// It counts no more: its free was enqueued, or it was given back.
+    pub(crate) fn retire(&mut self, key: Key) {
+        if let Some(buffer) = self.table.get(key).filter(|buffer| !buffer.freed) {
+            let (len, pinned) = (buffer.len as u64, buffer.pinned);
+            self.tally_mut(pinned).in_use -= len;
+        }
+    }
+
+    fn add(&mut self, len: usize, pinned: bool) -> Key {
         let bytes = alloc::vec![FRESH; len];
         let number = self.numbered;
         self.numbered += 1;
@@ -173,6 +220,7 @@ impl Buffers {
     }
 
     pub(crate) fn remove(&mut self, key: Key) {
+        self.retire(key);
         self.table.remove(key);
     }
 

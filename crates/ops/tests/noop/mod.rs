@@ -10,7 +10,7 @@ use wakeline_core::{
     Arming, Awaiter, Charge, Clock, CompletionPort, Error, HostLine, Instant, Lookout, MemoryDescriptor,
     Report, Seq, Slot, Status, Tend, Watched,
 };
-use wakeline_ops::port::{Arg, At, Device, Launch, Memory, Pattern, Pinned, Priority, Promise, Shape};
+use wakeline_ops::port::{Arg, At, Device, Launch, Memory, Pattern, Pinned, Priority, Promise, Rows, Shape};
 
 const SLOT: Slot = Slot::ALL[0];
 
@@ -176,6 +176,39 @@ impl Memory for Noop {
         _: At<'_, NoMemory>,
         _: At<'_, ()>,
         _: usize,
+        _: Promise,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn copy_rows(
+        &self,
+        _: &NoopStream,
+        _: At<'_, ()>,
+        _: At<'_, ()>,
+        _: Rows,
+        _: Promise,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn upload_rows(
+        &self,
+        _: &NoopStream,
+        _: At<'_, NoMemory>,
+        _: At<'_, ()>,
+        _: Rows,
+        _: Promise,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn download_rows(
+        &self,
+        _: &NoopStream,
+        _: At<'_, ()>,
+        _: At<'_, NoMemory>,
+        _: Rows,
         _: Promise,
     ) -> Result<(), Error> {
         Ok(())

@@ -6,11 +6,16 @@ use std::time::{Duration, Instant as Wall};
 use cudarc::driver::{CudaContext as Theirs, CudaStream, result, sys};
 use cudarc::nvrtc::Ptx;
 use cudarc_interop::Occupy;
+use wakeline::CudaTensor;
 use wakeline::cuda::kernels::{self, TRAP};
-use wakeline::cuda::{CuStream, Cuda, CudaContext, CudaPort, FromCudarc as _};
+use wakeline::cuda::{
+    CuStream, Cuda, CudaContext, CudaDevice, CudaPort, CudaRuntime, DEVICE_BYTES_KEPT, FromCudarc as _,
+    LendSlice,
+};
+use wakeline::ops::{DeviceOp, StreamPoolRoundRobin};
 use wakeline::{Error, ErrorCode, Inline, Report, Wait, drive, run_inline};
 use wakeline_fake_driver::Fake;
-use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
+use wakeline_std::{ParkPolicy, Point, StdClock, StdIdle, StdPark, Watcher, block_on};
 
 /// The driver that a test runs on.
 pub(crate) struct Rig {
@@ -42,6 +47,8 @@ cases![
     letting_go_leaves_the_threads_context_as_it_was,
     cudarcs_own_events_and_our_points_get_along,
     a_stream_that_cudarc_captures_has_no_points,
+    a_slice_is_lent_to_operations_and_given_back,
+    a_slice_in_use_is_not_given_back_and_one_of_another_context_is_refused,
     a_fault_of_cudarcs_kernel_is_told,
 ];
 
@@ -212,6 +219,75 @@ fn a_stream_that_cudarc_captures_has_no_points(rig: &Rig) {
     graph.launch().unwrap();
     wait(PLANS[2], &mut ours.port().unwrap()).unwrap();
     assert!(launched.elapsed() >= WORK);
+}
+
+/// A runtime of operations in the context of a stream of cudarc's.
+fn runtime(rig: &Rig, stream: &Arc<CudaStream>) -> (CudaRuntime, Watcher) {
+    let context = CudaContext::from_cudarc(&rig.cuda, stream).unwrap();
+    let device = CudaDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap();
+    let watcher = Watcher::new().unwrap();
+    let tender = watcher.handle().tender(&Point::new("ops"));
+    (CudaRuntime::new(device, &StreamPoolRoundRobin::default(), tender).unwrap(), watcher)
+}
+
+/// What is in flight ends, and nothing is left.
+fn end((runtime, watcher): (CudaRuntime, Watcher)) {
+    block_on(runtime.drain(wakeline::Nanos::from_millis(5_000))).unwrap();
+    assert_eq!(runtime.counts().leaked, 0);
+    drop(runtime);
+    watcher.close(Watcher::CLOSE).unwrap();
+}
+
+fn a_slice_is_lent_to_operations_and_given_back(rig: &Rig) {
+    let stream = Theirs::new(0).unwrap().new_stream().unwrap();
+    let ours = runtime(rig, &stream);
+    let sent: Vec<u32> = (0..10_000).collect();
+    // The copy is behind work that takes a while, and nobody waits for it here.
+    occupy(&stream);
+    let slice = stream.clone_htod(&sent).unwrap();
+    let lent = block_on(LendSlice::new(slice).on(&ours.0)).unwrap();
+    let tensor = CudaTensor::<u32>::from_foreign(lent, [100, 100]).unwrap();
+    // In another stream than it was lent in.
+    assert_eq!(block_on(tensor.to_host().on(&ours.0)).unwrap(), sent);
+    let twice: Vec<u32> = sent.iter().map(|number| number * 2).collect();
+    let tensor = block_on(tensor.overwrite(twice.clone()).on(&ours.0)).unwrap();
+    let slice: cudarc::driver::CudaSlice<u32> = tensor.give_back().map_err(|(_, error)| error).unwrap();
+    assert_eq!(stream.clone_dtoh(&slice).unwrap(), twice);
+    drop(slice);
+    stream.synchronize().unwrap();
+    end(ours);
+}
+
+fn a_slice_in_use_is_not_given_back_and_one_of_another_context_is_refused(rig: &Rig) {
+    let stream = Theirs::new(0).unwrap().new_stream().unwrap();
+    let ours = runtime(rig, &stream);
+    let lent = LendSlice::new(stream.clone_htod(&[1_u8, 2, 3]).unwrap()).on(&ours.0);
+    let tensor = CudaTensor::<u8>::from_foreign(block_on(lent).unwrap(), 3).unwrap();
+    let view = tensor.slice(0, 1..).unwrap();
+    let (tensor, error) = tensor.give_back::<cudarc::driver::CudaSlice<u8>>().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TensorShared, "{error}");
+    drop(view);
+    let (tensor, error) = tensor.give_back::<u8>().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StillInFlight, "{error}");
+    // What is too short for the shape is let go.
+    let lent = LendSlice::new(stream.clone_htod(&[0_u8; 3]).unwrap()).on(&ours.0);
+    let error = CudaTensor::<u32>::from_foreign(block_on(lent).unwrap(), 1).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidLimit, "{error}");
+    // Dropped and not given back: cudarc frees it once the last use is done.
+    let reading = tensor.to_host().on(&ours.0);
+    drop(tensor);
+    assert_eq!(block_on(reading).unwrap(), [1, 2, 3]);
+    let context =
+        CudaContext::create(&rig.cuda, wakeline::cuda::Ordinal(0), &wakeline::cuda::ContextConfig::default())
+            .unwrap();
+    let device = CudaDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap();
+    let tender = ours.1.handle().tender(&Point::new("other"));
+    let other = CudaRuntime::new(device, &StreamPoolRoundRobin::default(), tender).unwrap();
+    let foreign = LendSlice::new(stream.clone_htod(&[0_u8; 3]).unwrap()).on(&other);
+    assert_eq!(block_on(foreign).unwrap_err().code(), ErrorCode::ForeignStream);
+    drop(other);
+    stream.synchronize().unwrap();
+    end(ours);
 }
 
 fn a_fault_of_cudarcs_kernel_is_told(rig: &Rig) {

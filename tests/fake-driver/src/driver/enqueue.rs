@@ -2,8 +2,8 @@
 
 use core::ffi::c_uint;
 
-use super::arg::{Address, HostFn, Out, StreamArg};
-use super::op::{Op, Source, Test};
+use super::arg::{Address, HostFn, List, Out, StreamArg};
+use super::op::{Op, Rows, Source, Test};
 use super::state::State;
 use super::stream::{Point, Queued, Sort};
 use super::{Answer, Stop};
@@ -176,6 +176,57 @@ pub(super) fn copy_on_device(
     state.span(to, bytes)?;
     state.span(from, bytes)?;
     state.enqueue(handle, Op::Copy { to, from: Source::At(from), bytes })?;
+    Ok(())
+}
+
+/// `CUDA_MEMCPY2D`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Copy2d {
+    from_x: usize,
+    from_y: usize,
+    from_kind: c_uint,
+    from_host: Address,
+    from_device: u64,
+    from_array: Address,
+    from_pitch: usize,
+    to_x: usize,
+    to_y: usize,
+    to_kind: c_uint,
+    to_host: Address,
+    to_device: u64,
+    to_array: Address,
+    to_pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+/// What the real driver takes at most, by `CU_DEVICE_ATTRIBUTE_MAX_PITCH`.
+const PITCH_MAX: usize = i32::MAX.unsigned_abs() as usize;
+
+/// Between pinned memory and the device's: nobody here has the other ways.
+pub(super) fn copy_rows(state: &mut State, what: List<Copy2d>, stream: StreamArg) -> Answer {
+    const HOST: c_uint = 1;
+    const DEVICE: c_uint = 2;
+    let handle = state.stream(stream)?;
+    let what = what.take(1)?.into_iter().next().ok_or(Status::INVALID_VALUE)?;
+    let side = |kind, host: Address, device, x: usize, y: usize, pitch: usize| match kind {
+        HOST => Some(host.value() + (y * pitch + x) as u64),
+        DEVICE => Some(device + (y * pitch + x) as u64),
+        _ => None,
+    };
+    let Copy2d { from_pitch, to_pitch, width: len, height: count, .. } = what;
+    let from = side(what.from_kind, what.from_host, what.from_device, what.from_x, what.from_y, from_pitch);
+    let to = side(what.to_kind, what.to_host, what.to_device, what.to_x, what.to_y, to_pitch);
+    let (from, to) = from.zip(to).ok_or(Status::NOT_SUPPORTED)?;
+    let pitches = len..=PITCH_MAX;
+    if !pitches.contains(&from_pitch) || !pitches.contains(&to_pitch) {
+        return Err(Status::INVALID_VALUE.into());
+    }
+    let rows = Rows { len, count, from_pitch, to_pitch };
+    state.span(from, rows.extent(from_pitch).ok_or(Status::INVALID_VALUE)?)?;
+    state.span(to, rows.extent(to_pitch).ok_or(Status::INVALID_VALUE)?)?;
+    state.enqueue(handle, Op::Rows { to, from, rows })?;
     Ok(())
 }
 

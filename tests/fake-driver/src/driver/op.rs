@@ -34,6 +34,12 @@ pub(super) enum Op {
         from: Source,
         bytes: usize,
     },
+    /// Rows, each so many bytes behind the one before.
+    Rows {
+        to: u64,
+        from: u64,
+        rows: Rows,
+    },
     /// With these bytes again and again.
     Fill {
         to: u64,
@@ -48,6 +54,22 @@ pub(super) enum Op {
         function: usize,
         data: usize,
     },
+}
+
+/// What is alike of the rows of a copy, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub(super) len: usize,
+    pub(super) count: usize,
+    pub(super) from_pitch: usize,
+    pub(super) to_pitch: usize,
+}
+
+impl Rows {
+    /// How many bytes there are from the first to behind the last, at this pitch.
+    pub(super) fn extent(&self, pitch: usize) -> Option<usize> {
+        self.count.checked_sub(1)?.checked_mul(pitch)?.checked_add(self.len)
+    }
 }
 
 /// Where a copy comes from.
@@ -97,6 +119,7 @@ impl Op {
     pub(super) fn reads(&self) -> Option<(u64, usize)> {
         match *self {
             Self::Copy { from: Source::At(from), bytes, .. } => Some((from, bytes)),
+            Self::Rows { from, rows, .. } => Some((from, rows.extent(rows.from_pitch)?)),
             _ => None,
         }
     }
@@ -107,6 +130,7 @@ impl Op {
             Self::Kernel(kernel) => kernel.writes(),
             Self::Store { address, .. } => Some((address, 8)),
             Self::Copy { to, bytes, .. } | Self::Fill { to, bytes, .. } => Some((to, bytes)),
+            Self::Rows { to, rows, .. } => Some((to, rows.extent(rows.to_pitch)?)),
             _ => None,
         }
     }
@@ -128,6 +152,16 @@ impl State {
             Op::Copy { to, from, bytes } => {
                 if !self.pages.copy(*to, from, *bytes) {
                     self.misses(context, *to, "a copy");
+                }
+            }
+            Op::Rows { to, from, rows } => {
+                let Rows { len, count, from_pitch, to_pitch } = *rows;
+                let copied = (0..count as u64).all(|row| {
+                    let (from, to) = (from + row * from_pitch as u64, to + row * to_pitch as u64);
+                    self.pages.copy(to, &Source::At(from), len)
+                });
+                if !copied {
+                    self.misses(context, *to, "a copy of rows");
                 }
             }
             Op::Fill { to, value, bytes } => {

@@ -11,6 +11,9 @@ use crate::Status;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: a number of 64 bits.
 const RELEASE_THRESHOLD: c_int = 4;
 
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`: a number of 64 bits.
+const RESERVED_MEM_CURRENT: c_int = 5;
+
 /// No address, and no handle of another kind.
 const BASE: u64 = 0x0fa4_ff00_0000_0000;
 
@@ -30,6 +33,10 @@ fn device_of(state: &State, pool: u64) -> Answer<c_int> {
 
 pub(super) fn get_attribute(state: &mut State, pool: u64, attribute: c_int, value: Out<u64>) -> Answer {
     let device = device_of(state, pool)?;
+    if attribute == RESERVED_MEM_CURRENT {
+        // It keeps nothing that is free.
+        return value.set(state.pages.live().device_bytes);
+    }
     if attribute != RELEASE_THRESHOLD {
         return Err(Status::INVALID_VALUE.into());
     }
@@ -44,4 +51,9 @@ pub(super) fn set_attribute(state: &mut State, pool: u64, attribute: c_int, valu
     let value = value.get()?;
     state.release_thresholds.insert(device, value);
     Ok(())
+}
+
+/// There is nothing that is kept and not in use.
+pub(super) fn trim(state: &mut State, pool: u64, _keep: usize) -> Answer {
+    device_of(state, pool).map(drop)
 }

@@ -133,6 +133,7 @@ impl Driver {
         default_pool = cuDeviceGetDefaultMemPool(device: c_int) -> u64;
         get_pool_attribute = cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: *mut u64);
         set_pool_attribute = cuMemPoolSetAttribute(pool: u64, attribute: c_int, value: *mut u64);
+        trim_pool = cuMemPoolTrimTo(pool: u64, keep: usize);
         copy = cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
         to_device = cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
         to_host = cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 
-use wakeline_core::{Error, Instant, Nanos};
+use wakeline_core::{Error, ErrorCode, Instant, Nanos};
 
 use super::{State, What};
-use crate::error::failed;
+use crate::error::{BACKEND, failed};
 use crate::job::{Job, SimArgs, SimKernel};
 use crate::memory::{Buffer, Misuse};
 use crate::order::{Order, Place};
@@ -133,6 +133,16 @@ impl State {
         self.streams.get(stream).map_or(u64::MAX, |queue| queue.number)
     }
 
+    /// New memory, where the limit allows it.
+    pub(crate) fn allocate(&mut self, len: usize, pinned: bool) -> Result<Key, Error> {
+        let sort = if pinned { "pinned" } else { "device" };
+        self.buffers.try_add(len, pinned).map_err(|tally| {
+            let why =
+                alloc::format!("the limit is {} bytes, of which {} are in use", tally.limit, tally.in_use);
+            Error::new(ErrorCode::OutOfMemory, [&BACKEND, &sort, &len, &why])
+        })
+    }
+
     pub(crate) fn misused(&mut self, call: &'static str, misuse: Misuse) -> Error {
         failed(call, &self.buffers.misuse(misuse))
     }
@@ -203,7 +213,12 @@ impl State {
             if let Some(buffer) = self.buffers.get_mut(key) {
                 buffer.read = read;
             }
-        } else if let Some(buffer) = self.buffers.get_mut(key) {
+            return;
+        }
+        if touch == Touch::Free {
+            self.buffers.retire(key);
+        }
+        if let Some(buffer) = self.buffers.get_mut(key) {
             buffer.written = Some(place);
             buffer.read.clear();
             buffer.freed |= touch == Touch::Free;
@@ -238,12 +253,17 @@ impl State {
                     .for_each(|(to, from)| *to = *from);
                 return true;
             }
-            Job::Copy { from: (from, start), to: (to, offset), len } => {
-                let source = self.buffers.get(from).and_then(|from| from.bytes.get(start..start + len));
-                let source = source.map(Vec::from).unwrap_or_default();
-                let target = self.buffers.get_mut(to).and_then(|to| to.bytes.get_mut(offset..offset + len));
-                if let Some(target) = target.filter(|target| target.len() == source.len()) {
-                    target.copy_from_slice(&source);
+            Job::Copy { from: (from, start), to: (to, offset), rows } => {
+                for row in 0..rows.count {
+                    let (start, offset) = (start + row * rows.from_pitch, offset + row * rows.to_pitch);
+                    let source =
+                        self.buffers.get(from).and_then(|from| from.bytes.get(start..start + rows.len));
+                    let source = source.map(Vec::from).unwrap_or_default();
+                    let target =
+                        self.buffers.get_mut(to).and_then(|to| to.bytes.get_mut(offset..offset + rows.len));
+                    if let Some(target) = target.filter(|target| target.len() == source.len()) {
+                        target.copy_from_slice(&source);
+                    }
                 }
                 return true;
             }
