@@ -10,6 +10,7 @@
 //! | its numbers on the host | [`Tensor::to_host`] |
 //! | many numbers, with little pinned memory | [`Tensor::send_in_chunks`], [`Tensor::fetch_in_chunks`] |
 //! | to copy it | [`Tensor::dup`], [`Tensor::copy_to`], [`Tensor::copy_into`] |
+//! | to write a part of it, in place | [`Tensor::view_mut`] |
 //! | another shape, parts of it | [`Tensor::reshape`], [`Tensor::slice`], [`Tensor::select`], [`Tensor::permute`] |
 //! | one of memory that another library has allocated | [`Tensor::from_foreign`], [`Tensor::give_back`] |
 //! | kernels on it | [`launch()`], [`Tensor::span`] |
@@ -58,6 +59,7 @@ mod random;
 mod tensor;
 mod tensor_op;
 mod view;
+mod view_mut;
 
 pub use block::Span;
 pub use chunks::{CHUNK_BYTES, CHUNKS_AT_A_TIME};
@@ -74,5 +76,6 @@ pub use plan::COPY_CALLS_MAX;
 pub use random::Float;
 pub use tensor::Tensor;
 pub use tensor_op::{Partitioned, Reshaped, TensorOp};
+pub use view_mut::{OverwriteInto, ViewMut};
 #[doc(inline)]
 pub use wakeline_ops::port::{PoolUse, Pools};
