@@ -68,7 +68,7 @@ fn chain<D: Launch>(
     let step = |kernel: D::Kernel, tensor: &Tensor<u32, D>, factor, addend| {
         let words = [tensor.len() as u64, factor, addend].map(KernelArg::word);
         let args: Vec<_> = [KernelArg::write(tensor)].into_iter().chain(words).collect();
-        let shape = Shape { blocks: [8, 1, 1], threads: [128, 1, 1], shared_bytes: 0 };
+        let shape = Shape::new([8, 1, 1], [128, 1, 1]);
         // SAFETY: the kernel takes numbers, how many there are, a factor and an addend, and writes those numbers only.
         unsafe { launch::<D>(kernel, shape, args) }
     };

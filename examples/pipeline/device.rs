@@ -20,8 +20,8 @@ const COPY_NS: u64 = 500_000;
 /// Each batch in flight has two.
 const STREAMS: usize = 6;
 
-const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
-const MANY: Shape = Shape { blocks: [8, 1, 1], threads: [128, 1, 1], shared_bytes: 0 };
+const ONE: Shape = Shape::new([1; 3], [1; 3]);
+const MANY: Shape = Shape::new([8, 1, 1], [128, 1, 1]);
 
 /// A device with its kernels, its streams and its watcher.
 pub(crate) struct Machine<D: Launch> {

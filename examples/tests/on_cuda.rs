@@ -183,3 +183,54 @@ fn pipeline_gives_the_same_on_a_gpu() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("libcuda.so.1"), "{ran:?}");
 }
+
+#[test]
+fn saxpy_gives_the_same_on_both_devices_from_cuda_c_and_from_ptx() {
+    let driver = Driver::stand_in("saxpy");
+    let library = driver.0.join("libcuda.so.1");
+    let caches = scratch("saxpy-caches");
+    let ran = run(example("saxpy").args(["--numbers", "1001"]));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("the simulated device: 1001 numbers, as they should be"), "{ran:?}");
+    let on_cuda = |nvrtc: Option<&PathBuf>| {
+        let mut command = example("saxpy");
+        command.args(["--device=cuda", "--numbers", "1001"]).env("LD_LIBRARY_PATH", &driver.0);
+        command.env("XDG_CACHE_HOME", &caches);
+        if let Some(nvrtc) = nvrtc {
+            command.env("WAKELINE_NVRTC", nvrtc);
+        }
+        run(&mut command)
+    };
+    // The stand-in is a compiler, too; the second run has its kernel from the first.
+    for _ in 0..2 {
+        let ran = on_cuda(Some(&library));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("a GPU: 1001 numbers, as they should be"), "{ran:?}");
+        assert!(ran.stdout.contains("from CUDA C"), "{ran:?}");
+    }
+    let kept = fs::read_dir(caches.join("wakeline/kernels")).expect("a cache").flatten();
+    let kept: Vec<_> = kept.map(|entry| entry.path().extension().map(ToOwned::to_owned)).collect();
+    assert_eq!(kept.iter().filter(|kind| kind.as_deref() == Some("kernel".as_ref())).count(), 1, "{kept:?}");
+    // Names that the loader looks for are no libraries here, so there is no compiler, also where this machine has one.
+    for name in ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"] {
+        fs::write(driver.0.join(name), "no library").expect("there is room for a small file");
+    }
+    let ran = on_cuda(None);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("as they should be") && ran.stdout.contains("from PTX"), "{ran:?}");
+    let _ = fs::remove_dir_all(&caches);
+}
+
+#[test]
+fn saxpy_without_a_gpu_or_with_a_wrong_setting_says_so() {
+    let driver = Driver::none("saxpy-none");
+    let ran = run(example("saxpy").arg("--device=cuda").env("LD_LIBRARY_PATH", &driver.0));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("libcuda.so.1"), "{ran:?}");
+    let driver = Driver::stand_in("saxpy-settings");
+    let mut command = example("saxpy");
+    let ran =
+        run(command.arg("--device=cuda").env("LD_LIBRARY_PATH", &driver.0).env("WAKELINE_NVRTC", "/no/such"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("WAKELINE_NVRTC") && ran.stderr.contains("/no/such"), "{ran:?}");
+}

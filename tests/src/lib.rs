@@ -8,12 +8,14 @@
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
 //! | `rig.rs` | a CUDA driver to test on: the stand-in, or the machine's own |
 //! | `ops_rig.rs` | a device of operations to test on: the simulated one, CUDA on the stand-in, CUDA on a GPU |
+//! | `kernels.rs` | typed kernels that every device has |
 //! | `bin/soak.rs` | runs many seeds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
 //! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
 //! | `tests/TABLE.md` | which test keeps which promise |
 
 pub mod crowds;
+pub mod kernels;
 pub mod ops_rig;
 pub mod probe;
 pub mod rig;

@@ -10,9 +10,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant as Wall};
 
 use libtest_mimic::{Arguments, Trial};
-use wakeline_core::{Error, Nanos};
-use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX, TRAP};
-use wakeline_cuda::{Cuda, CudaDevice, DEVICE_BYTES_KEPT, Function};
+use wakeline_core::{Error, ErrorCode, Nanos};
+use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX, SAXPY, SAXPY_PTX, TRAP};
+use wakeline_cuda::{CompileOptions, Compiler, Cuda, CudaDevice, DEVICE_BYTES_KEPT, Function};
 use wakeline_fake_driver::{Fake, thread_id};
 use wakeline_ops::port::{self, Shape};
 use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Submission, device_op};
@@ -20,6 +20,7 @@ use wakeline_sim::{MemoryUse, SimConfig, SimKernel};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
+use crate::kernels::{Affine, SAXPY_CUDA, Saxpy};
 use crate::rig::{OWN_PROCESS, Rig, in_own_process};
 use crate::watching::{RealDevice, Stage};
 
@@ -37,7 +38,7 @@ pub const LIMIT: Duration = Duration::from_secs(20);
 const QUEUE_DEPTH: usize = 8_192;
 
 /// One thread.
-pub const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+pub const ONE: Shape = Shape::new([1; 3], [1; 3]);
 
 /// A device of operations, a watcher and a runtime.
 pub trait OpsRig {
@@ -52,6 +53,12 @@ pub trait OpsRig {
 
     /// A kernel that multiplies numbers and adds to them: the numbers, how many, the factor, the addend.
     fn affines(&self) -> <Self::Device as port::Launch>::Kernel;
+
+    /// A typed kernel for `z = a * x + y`.
+    fn saxpy(&self) -> Saxpy<Self::Device>;
+
+    /// A typed kernel that multiplies and adds.
+    fn typed_affine(&self) -> Affine<Self::Device>;
 
     /// Has the device fault.
     fn break_device(&self);
@@ -109,7 +116,7 @@ pub fn affine<D: port::Launch>(
 ) -> Launch<D> {
     let words = [tensor.len() as u64, factor.into(), addend.into()].map(KernelArg::word);
     let args: Vec<_> = [KernelArg::write(tensor)].into_iter().chain(words).collect();
-    let shape = Shape { blocks: [4, 1, 1], threads: [64, 1, 1], shared_bytes: 0 };
+    let shape = Shape::new([4, 1, 1], [64, 1, 1]);
     // SAFETY: the kernel takes an address, a count and two numbers, and writes so many numbers there.
     unsafe { launch(kernel, shape, args) }
 }
@@ -221,6 +228,23 @@ impl OpsRig for SimRig {
         })
     }
 
+    fn saxpy(&self) -> Saxpy<RealDevice> {
+        let code = |z: &mut [f32], a: f32, x: &[f32], y: &[f32], n: u32| {
+            let numbers = z.iter_mut().zip(x.iter().zip(y)).take(n as usize);
+            numbers.for_each(|(z, (x, y))| *z = a.mul_add(*x, *y));
+        };
+        Saxpy::on_host(&self.stage.device, Nanos::from_micros(5), code).unwrap()
+    }
+
+    fn typed_affine(&self) -> Affine<RealDevice> {
+        let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap();
+        let code = move |numbers: &mut [u32], count: u64, factor: u64, addend: u64| {
+            let numbers = numbers.iter_mut().take(usize::try_from(count).unwrap());
+            numbers.for_each(|number| *number = number.wrapping_mul(low(factor)).wrapping_add(low(addend)));
+        };
+        Affine::on_host(&self.stage.device, Nanos::from_micros(5), code).unwrap()
+    }
+
     fn break_device(&self) {
         self.stage.device.inject_fault();
     }
@@ -321,6 +345,25 @@ impl OpsRig for CudaRig {
 
     fn affines(&self) -> Function {
         self.affine.clone()
+    }
+
+    /// From CUDA C, where there is a compiler: the stand-in's, or NVRTC.
+    fn saxpy(&self) -> Saxpy<CudaDevice> {
+        let compiler = if self.rig.is_fake() { Compiler::at(self.fake().path()) } else { Compiler::new() };
+        let mut module = self.device.compile(&compiler, SAXPY_CUDA, &CompileOptions::new());
+        if let Some(error) = module.as_ref().err().filter(|error| error.code() == ErrorCode::CompilerMissing)
+        {
+            println!("skipped: no NVRTC: {error}");
+            module = self.device.ptx(SAXPY_PTX);
+        }
+        let kernel = module.unwrap().function(SAXPY).unwrap();
+        // SAFETY: the kernel is of the device, takes these, and writes the first `n` numbers of `z` only, on any grid and block.
+        unsafe { Saxpy::bind(&self.device, kernel) }.unwrap()
+    }
+
+    fn typed_affine(&self) -> Affine<CudaDevice> {
+        // SAFETY: the kernel is of the device, takes these, and writes the first `count` numbers only, on any grid and block.
+        unsafe { Affine::bind(&self.device, self.affine.clone()) }.unwrap()
     }
 
     fn break_device(&self) {

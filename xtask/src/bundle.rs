@@ -16,9 +16,9 @@ const BYTES_MAX: u64 = 60_000_000;
 
 /// What is built for it: the tests that run on a GPU (with the stand-in, for comparison), examples, benches, the doctor.
 const BUILD: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
-    -p wakeline-tests -p wakeline-fake-driver -p wakeline-examples -p wakeline-benches \
-    --lib --bins --test cuda --test operations --example cuda_wait --example decode_loop --example device_ops \
-    --example pipeline";
+    -p wakeline-tests -p wakeline-cuda -p wakeline-fake-driver -p wakeline-examples -p wakeline-benches \
+    --lib --bins --test cuda --test operations --test compile --test launches --example cuda_wait --example decode_loop \
+    --example device_ops --example pipeline --example saxpy";
 
 /// The same of the package with cudarc, which is beside the workspace.
 const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
@@ -27,6 +27,7 @@ const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=jso
 /// What is taken of that, by the names that cargo gives it.
 const TAKEN: &[&str] = &[
     "bench",
+    "compile",
     "cuda",
     "cuda_wait",
     "cudarc_interop",
@@ -36,9 +37,11 @@ const TAKEN: &[&str] = &[
     "doctor",
     "gpu",
     "gpu_checks",
+    "launches",
     "operations",
     "ops",
     "pipeline",
+    "saxpy",
     "soak",
     "wake",
     "watch",

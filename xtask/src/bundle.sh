@@ -17,11 +17,14 @@ tests() {
     step ./cuda gpu:: --test-threads 1
     step ./operations gpu:: --test-threads 1
     step ./cudarc_streams gpu::
+    step ./compile --nocapture
+    step ./launches --nocapture
 }
 
 examples() {
     step ./cuda_wait
     step ./device_ops --device cuda
+    step ./saxpy --device cuda
     step ./pipeline --device cuda --svg "$out/pipeline.svg"
     step ./cudarc_interop
     step ./decode_loop --device cuda --json "$out/decode_loop-cuda.jsonl"

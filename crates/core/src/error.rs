@@ -136,6 +136,24 @@ codes! {
     0x002F InvalidShape "shape {}: {}",
     /// What is to be written is named by others, who would see it change. Arguments: what it is, how many others name it.
     0x0030 TensorShared "{} is also named by {} other handle(s), view(s) or operation(s) that did not run yet: drop them, or write to a copy",
+    /// No compiler of kernels could be loaded. Arguments: the backend, the names tried, what the system's loader said.
+    0x0031 CompilerMissing "{}: no run-time compiler could be loaded: tried {} ({}); install the toolkit's, name it by path, or load kernels that are compiled",
+    /// A source of kernels that does not compile. Arguments: the backend, its name, what the compiler returned, the compiler's log.
+    0x0032 CompileFailed "{}: {} does not compile ({}): {}",
+    /// A source includes a header that is not there. Arguments: the backend, the source's name, the header, the folders looked in.
+    0x0033 HeaderMissing "{}: {} includes `{}`, which is in none of these folders: {}; install the toolkit's headers, or name the folder that has it",
+    /// A compiler does not know an architecture. Arguments: the backend, the compiler, the architecture, those that it knows.
+    0x0034 ArchUnsupported "{}: {} cannot compile for {}: it knows {}; load another release of the compiler",
+    /// An image of kernels that cannot be loaded. Arguments: the backend, what is wrong and what would be right.
+    0x0035 InvalidImage "{}: the image of kernels cannot be loaded: {}",
+    /// A kernel takes other arguments than it was bound with. Arguments: its name, what it takes, what it was bound with.
+    0x0036 KernelMismatch "kernel `{}` takes {}, but was bound with {}",
+    /// A kernel cannot be launched in this way here. Arguments: the backend, the way, why not.
+    0x0037 LaunchUnsupported "{}: no kernel can be launched {} here: {}",
+    /// A folder cannot be used as a cache. Arguments: the folder, what is wrong.
+    0x0038 CacheFolder "the folder {} cannot be used as a cache: {}",
+    /// A kernel does not do with these arguments. Arguments: its name, the condition that does not hold, the arguments.
+    0x0039 InvalidArguments "kernel `{}` asks for `{}`, which does not hold for {}",
 }
 
 impl ErrorCode {

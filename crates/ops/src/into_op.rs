@@ -59,6 +59,87 @@ macro_rules! values {
 
 values!(() bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 &'static str String);
 
+/// A number, or an operation that gives one: what a parameter takes that is a number.
+///
+/// Unlike [`IntoDeviceOp`] it says of which type, so that a literal needs not.
+///
+/// ```
+/// use wakeline_ops::{DeviceOp, Gives, value};
+/// use wakeline_sim::SimDevice;
+/// fn half(number: impl Gives<f32, SimDevice>) -> impl DeviceOp<Device = SimDevice, Output = f32> {
+///     number.into_op_of().map(|number| number / 2.0)
+/// }
+/// let _ = (half(3.0), half(value(3.0)));
+/// ```
+#[diagnostic::on_unimplemented(message = "`{Self}` is no `{T}`, and no operation that gives one")]
+pub trait Gives<T, D: Device> {
+    /// The operation.
+    type Op: DeviceOp<Device = D, Pending = T, Output = T>;
+
+    /// Makes it.
+    fn into_op_of(self) -> Self::Op;
+}
+
+impl<T, O: DeviceOp<Pending = T, Output = T>> Gives<T, O::Device> for O {
+    type Op = O;
+
+    fn into_op_of(self) -> O {
+        self
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)+) => {$(
+        impl<D: Device> Gives<$number, D> for $number {
+            type Op = Value<D, $number>;
+
+            fn into_op_of(self) -> Value<D, $number> {
+                value(self)
+            }
+        }
+    )+};
+}
+
+/// What belongs to a device, so that it is known of an [`Arc`] of it as well.
+pub trait OfDevice: Send + Sync + 'static {
+    /// The device.
+    type Device: Device;
+}
+
+/// An operation, or an [`Arc`] of what [belongs to a device](OfDevice), which stands for the operation that gives it: what a library of tensors takes where it
+/// has no better way.
+///
+/// It has no parameter, unlike [`IntoDeviceOp`]: only who makes a type can make it one of these. So a library can tell its own types from it.
+pub trait Giving {
+    /// The device.
+    type Device: Device;
+    /// The operation.
+    type Op: DeviceOp<Device = Self::Device>;
+
+    /// Makes it.
+    fn into_giving(self) -> Self::Op;
+}
+
+impl<O: DeviceOp> Giving for O {
+    type Device = O::Device;
+    type Op = O;
+
+    fn into_giving(self) -> O {
+        self
+    }
+}
+
+impl<T: OfDevice> Giving for Arc<T> {
+    type Device = T::Device;
+    type Op = Value<T::Device, Self>;
+
+    fn into_giving(self) -> Self::Op {
+        value(self)
+    }
+}
+
+numbers!(bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
+
 impl<T: Send + Sync + 'static, D: Device> IntoDeviceOp<D> for Arc<T> {
     type Op = Value<D, Self>;
 

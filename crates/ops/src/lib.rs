@@ -104,7 +104,7 @@ pub use drain::Drain;
 pub use future::DeviceFuture;
 pub use gate::{GATE_MS_MAX, Gate, GateOp, gate};
 pub use hazard::{Foreign, Storage, Touch};
-pub use into_op::IntoDeviceOp;
+pub use into_op::{Gives, Giving, IntoDeviceOp, OfDevice};
 pub use join::{JOIN_MAX, JoinAll};
 pub use lanes::Loads;
 pub use map::{Arrival, FirstOf, InArc, LastOf, Map, MapHost};

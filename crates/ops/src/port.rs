@@ -6,6 +6,7 @@
 //! | [`Memory`] | stream-ordered memory, pinned memory of the host, copies |
 //! | [`Pools`] | what its memory comes to, and bounds of it |
 //! | [`Launch`] | kernels |
+//! | [`HostKernels`] | kernels that are functions of the host, where the device is simulated |
 //! | [`Gates`] | words that streams wait for, until the host opens them |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
@@ -19,7 +20,13 @@
 // What makes a promise is declared unsafe; nothing unsafe is done here.
 #![allow(unsafe_code)]
 
+mod host;
+mod shape;
+
 use wakeline_core::{CompletionPort, Error, LineRef};
+
+pub use host::{HostArgs, HostKernels};
+pub use shape::{Shape, ShapeLimits};
 
 /// How urgent the work of a stream is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -546,32 +553,34 @@ pub enum Arg<'a, B> {
     Write(At<'a, B>),
 }
 
-/// How many threads a kernel runs on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Shape {
-    /// Blocks, in three dimensions.
-    pub blocks: [u32; 3],
-    /// Threads of a block, in three dimensions.
-    pub threads: [u32; 3],
-    /// Bytes of shared memory a block, beyond what the kernel itself says.
-    pub shared_bytes: u32,
-}
-
 /// A device with kernels.
 pub trait Launch: Memory {
     /// A kernel that can be launched. Clones are the same kernel; the code MUST stay until every launch of it is done.
     type Kernel: Clone + Send + Sync + 'static;
 
-    /// Launches `kernel`.
+    /// That `kernel` takes just as many arguments as `bytes` has lengths, each of that many bytes, as far as the device can tell: asked once, by whoever
+    /// is going to launch it many times. Provided: it may.
     ///
     /// # Errors
     ///
-    /// The device's fault, or that the kernel cannot be launched so; nothing is enqueued then.
+    /// [`KernelMismatch`](wakeline_core::ErrorCode::KernelMismatch), or whatever made a call fail.
+    fn takes(&self, kernel: &Self::Kernel, bytes: &[usize]) -> Result<(), Error> {
+        let (_, _) = (kernel, bytes);
+        Ok(())
+    }
+
+    /// Launches `kernel`. MUST NOT allocate for up to eight arguments.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault; [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) where `shape` is beyond the device, and
+    /// [`LaunchUnsupported`](wakeline_core::ErrorCode::LaunchUnsupported) where nothing can be launched so; nothing is enqueued then.
     ///
     /// # Promise
     ///
     /// The arguments are those that the kernel takes, it touches no memory but theirs, writes only what is handed in as
-    /// [`Arg::Write`], and of each buffer holds what [`Memory::fill`] asks for.
+    /// [`Arg::Write`], and of each buffer holds what [`Memory::fill`] asks for. Where `shape` is [overlapping](Shape::overlapping) it touches nothing before it has
+    /// waited for the kernel in front of it.
     fn launch(
         &self,
         stream: &Self::Stream,

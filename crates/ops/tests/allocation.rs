@@ -22,7 +22,7 @@ use wakeline_tensor::{KernelArg, Tensor, launch};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const SHAPE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+const SHAPE: Shape = Shape::new([1; 3], [1; 3]);
 
 /// A chain of every kind that does not allocate by what it is.
 fn chain(tensor: Arc<Tensor<u8, Noop>>) -> impl DeviceOp<Device = Noop, Output = u32> {

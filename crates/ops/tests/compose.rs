@@ -128,7 +128,7 @@ impl DeviceOp for Copy {
             args.bytes_mut(1).copy_from_slice(&from);
         });
         let args = [KernelArg::read(&self.from), KernelArg::write(&*self.to)];
-        let shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+        let shape = Shape::new([1; 3], [1; 3]);
         // SAFETY: it reads the first and writes the second.
         #[allow(unsafe_code)]
         unsafe { launch(kernel, shape, args) }.execute(submission)

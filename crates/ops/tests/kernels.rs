@@ -15,7 +15,7 @@ use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
 type Bytes = Tensor<u8, SimDevice>;
 
-const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+const ONE: Shape = Shape::new([1; 3], [1; 3]);
 const RUN: Nanos = Nanos::from_micros(20);
 
 /// Multiplies all bytes and adds a number to each, in an operation of its own.

@@ -15,6 +15,9 @@ use crate::block::Block;
 use crate::element::Element;
 use crate::tensor::Tensor;
 
+/// How many arguments are kept without an allocation.
+const ARGS_INLINE: usize = 8;
+
 /// An argument of a kernel: a number, or a tensor that it reads or writes.
 pub struct KernelArg<D: Memory>(Kind<D>);
 
@@ -52,7 +55,7 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
     }
 }
 
-/// An operation that launches a kernel on these arguments. What it reads and writes is ordered as every use of a tensor. Up to six arguments
+/// An operation that launches a kernel on these arguments. What it reads and writes is ordered as every use of a tensor. Up to eight arguments
 /// cost no allocation, where they come in an array.
 ///
 /// ```
@@ -71,7 +74,7 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
 /// });
 /// let op = Tensor::full(3, 5_u8).then(move |tensor| {
 ///     let args = [KernelArg::write(&tensor), KernelArg::word(4)];
-///     let shape = Shape { blocks: [1, 1, 1], threads: [3, 1, 1], shared_bytes: 0 };
+///     let shape = Shape::new([1, 1, 1], [3, 1, 1]);
 ///     // SAFETY: the kernel takes bytes and a number, and writes those bytes only.
 ///     unsafe { launch(scale, shape, args) }.then(move |()| tensor.to_host())
 /// });
@@ -96,7 +99,7 @@ pub unsafe fn launch<D: port::Launch>(
 pub struct Launch<D: port::Launch> {
     kernel: D::Kernel,
     shape: Shape,
-    args: SmallVec<[KernelArg<D>; 6]>,
+    args: SmallVec<[KernelArg<D>; ARGS_INLINE]>,
 }
 
 impl<D: port::Launch> DeviceOp for Launch<D> {
@@ -107,7 +110,7 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
     fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
         let Self { kernel, shape, args } = self;
         submission.retain(kernel.clone());
-        let touches: SmallVec<[Touch<'_, D>; 8]> = args
+        let touches: SmallVec<[Touch<'_, D>; ARGS_INLINE]> = args
             .iter()
             .filter_map(|arg| match &arg.0 {
                 Kind::Word(_) => None,
@@ -116,7 +119,7 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
             })
             .collect();
         submission.touch(&touches, |device, stream| {
-            let args: SmallVec<[Arg<'_, D::Buffer>; 8]> = args
+            let args: SmallVec<[Arg<'_, D::Buffer>; ARGS_INLINE]> = args
                 .iter()
                 .map(|arg| match &arg.0 {
                     Kind::Word(word) => Arg::Word(*word),

@@ -13,7 +13,7 @@
 //! | to write a part of it, in place | [`Tensor::view_mut`] |
 //! | another shape, parts of it | [`Tensor::reshape`], [`Tensor::slice`], [`Tensor::select`], [`Tensor::permute`] |
 //! | one of memory that another library has allocated | [`Tensor::from_foreign`], [`Tensor::give_back`] |
-//! | kernels on it | [`launch()`], [`Tensor::span`] |
+//! | kernels on it | [`kernel!`], [`typed`]; [`launch()`], [`Tensor::span`] |
 //! | tiles of it, for kernels that write | [`IntoPartition::partition`], [`TensorOp::partition`] |
 //! | how much memory there is, and bounds of it | [`Pools`], of the device |
 //! | what a tensor can be of | [`Element`], [`Number`], [`Float`] |
@@ -58,6 +58,7 @@ mod plan;
 mod random;
 mod tensor;
 mod tensor_op;
+pub mod typed;
 mod view;
 mod view_mut;
 
@@ -76,6 +77,7 @@ pub use plan::COPY_CALLS_MAX;
 pub use random::Float;
 pub use tensor::Tensor;
 pub use tensor_op::{Partitioned, Reshaped, TensorOp};
+pub use typed::{Plan, THREADS_DEFAULT};
 pub use view_mut::{OverwriteInto, ViewMut};
 #[doc(inline)]
 pub use wakeline_ops::port::{PoolUse, Pools};

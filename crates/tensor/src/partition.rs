@@ -168,6 +168,10 @@ impl<B: IntoPartition> Partition<B> {
         self.of.tensor().span()
     }
 
+    pub(crate) fn of_tensor(&self) -> &Tensor<B::Element, B::Device> {
+        self.of.tensor()
+    }
+
     /// The tensor, or the borrow of it.
     pub fn unpartition(self) -> B {
         self.of

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
 //! | `cudarc` | `wakeline::cuda::FromCudarc`: awaiting cudarc's streams; choose a CUDA version by a feature of your own dependency on cudarc |
+//! | `compile` | kernels from CUDA C at run time: `wakeline::cuda::Compiler`, and `compiler`, one by the environment |
 //! | `ops` | `wakeline::ops`: lazy device operations, on those backends that are on; with `cuda`, `default_runtime` |
 //! | `sim` | `wakeline::sim`: the simulated device |
 //! | `tensor` | `wakeline::tensor`: tensors and kernels on them, with `ops`; `CudaTensor`, `SimTensor` |
@@ -24,10 +25,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "compile")]
+mod compiler;
 #[cfg(all(feature = "cuda", feature = "ops"))]
 mod default_runtime;
 mod settings;
 
+#[cfg(feature = "compile")]
+pub use compiler::{CACHE_FOLDER, cache_folder, compiler, header_places};
 #[cfg(all(feature = "cuda", feature = "ops"))]
 pub use default_runtime::{default_runtime, use_default_runtime};
 pub use settings::Settings;

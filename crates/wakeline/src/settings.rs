@@ -1,6 +1,7 @@
 //! Settings from the environment: the one place that reads it.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use wakeline_core::{
     Error, ExecutorKind, Strictness, WaitBands, invalid_setting, parse_switch, parse_value, unknown_setting,
@@ -12,6 +13,7 @@ const EXECUTOR: &str = "WAKELINE_EXECUTOR";
 const STRICT: &str = "WAKELINE_STRICT";
 const PLAN: &str = "WAKELINE_PLAN";
 const WARNINGS: &str = "WAKELINE_WARNINGS";
+const NVRTC: &str = "WAKELINE_NVRTC";
 
 /// What a binary may leave to whoever runs it. A plain value: read it once, hand it on.
 ///
@@ -21,6 +23,7 @@ const WARNINGS: &str = "WAKELINE_WARNINGS";
 /// | `WAKELINE_STRICT` | a switch: on refuses an executor that cannot run as asked, off lets a lower one run, with a warning | off |
 /// | `WAKELINE_PLAN` | a plan, or plans by batch rows, as [`WaitBands`] reads them | the binary's own choice |
 /// | `WAKELINE_WARNINGS` | a switch: whether coded warnings are shown | on |
+/// | `WAKELINE_NVRTC` | the path of NVRTC's library, the run-time compiler of CUDA C | looked for by its names |
 ///
 /// A switch is `0`, `off`, `false` or `no`, or `1`, `on`, `true` or `yes`, in upper or lower case. Nothing is
 /// guessed: a value that cannot be read is an error, also an empty one, and so is any other variable whose name
@@ -48,6 +51,8 @@ pub struct Settings {
     pub bands: Option<WaitBands>,
     /// `WAKELINE_WARNINGS`: whether coded warnings are to be shown.
     pub warnings: bool,
+    /// `WAKELINE_NVRTC`: the run-time compiler's library, `None` where it is to be looked for.
+    pub nvrtc: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -58,13 +63,14 @@ impl Default for Settings {
             strictness: Strictness::default(),
             bands: None,
             warnings: true,
+            nvrtc: None,
         }
     }
 }
 
 impl Settings {
     /// The names of all settings there are.
-    pub const NAMES: [&str; 4] = [EXECUTOR, STRICT, PLAN, WARNINGS];
+    pub const NAMES: [&str; 5] = [EXECUTOR, STRICT, PLAN, WARNINGS, NVRTC];
 
     /// Reads this process's environment as it is now. For a binary's start; nothing else of wakeline looks at it.
     ///
@@ -113,6 +119,11 @@ impl Settings {
             STRICT => self.strictness = Strictness::Fallback,
             PLAN => self.bands = Some(parse_value(name, value)?),
             WARNINGS => self.warnings = parse_switch(name, value)?,
+            NVRTC if PathBuf::from(value).is_file() => self.nvrtc = Some(value.into()),
+            NVRTC => {
+                let right = "there is no such file; set it to the path of the library, or unset it to have it looked for";
+                return Err(invalid_setting(name, value, right));
+            }
             _ => return Err(unknown_setting(name, value, &Self::NAMES)),
         }
         Ok(())
@@ -143,6 +154,7 @@ mod tests {
             ("WAKELINE_STRICT", "on"),
             ("WAKELINE_PLAN", "poll;rows>=32:block"),
             ("WAKELINE_WARNINGS", "no"),
+            ("WAKELINE_NVRTC", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
         ])
         .unwrap();
         let bands = WaitBands::from(WaitPlan::poll()).with_band(32, WaitPlan::block()).unwrap();
@@ -152,7 +164,8 @@ mod tests {
                 executor: ExecutorKind::IoUring,
                 strictness: Strictness::Strict,
                 bands: Some(bands),
-                warnings: false
+                warnings: false,
+                nvrtc: Some(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into()),
             }
         );
     }
@@ -201,7 +214,7 @@ mod tests {
             let start = format!("there is no such setting{suggestion}");
             assert!(error.args()[2].starts_with(&start), "{error}");
             assert_eq!(error.args()[2].contains("did you mean"), meant.is_some(), "{error}");
-            assert!(error.args()[2].contains("`WAKELINE_STRICT`, `WAKELINE_PLAN` or"), "{error}");
+            assert!(error.args()[2].contains("`WAKELINE_PLAN`, `WAKELINE_WARNINGS` or"), "{error}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! A stand-in for `libcuda.so.1`: a library that exports the driver's symbols, simulates devices in real time, and can be
 //! made to fail, delay, drop, refuse or block every call.
 //!
-//! For benchmarks it also has the few symbols of `libnvidia-ml.so.1` that tell what energy a device has used.
+//! For benchmarks it also has the few symbols of `libnvidia-ml.so.1` that tell what energy a device has used; and those of `libnvrtc.so`, a compiler that knows
+//! of a source which kernels it has, so that what it makes can be loaded and launched here.
 //!
 //! The package is built twice from one source:
 //!

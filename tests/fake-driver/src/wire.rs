@@ -40,6 +40,10 @@ pub struct Options {
     pub queue_depth: usize,
     /// What the device's clock shows beyond `CLOCK_MONOTONIC`; by default, what makes it the time of day.
     pub clock_offset_ns: Option<i64>,
+    /// The release that the run-time compiler is of. (13, 1).
+    pub nvrtc_version: (i32, i32),
+    /// The architectures that it knows. 75, 80, 86, 89, 90, 100, 120.
+    pub nvrtc_archs: Vec<i32>,
     /// Whether calls are logged. They are counted in any case.
     pub log: bool,
     /// How many calls the log keeps; the oldest go first. 65,536.
@@ -72,6 +76,8 @@ impl Default for Options {
             status_lag_ns: 2_400,
             queue_depth: 1_024,
             clock_offset_ns: None,
+            nvrtc_version: (13, 1),
+            nvrtc_archs: vec![75, 80, 86, 89, 90, 100, 120],
             log: true,
             log_len_max: 65_536,
         }
@@ -163,6 +169,8 @@ pub struct Live {
     pub device_allocations: u64,
     /// Their bytes.
     pub device_bytes: u64,
+    /// Programs of the run-time compiler.
+    pub programs: u64,
     /// Modules.
     pub modules: u64,
     /// Graphs that were captured.

@@ -12,6 +12,7 @@
 //! | `calls.rs` | which driver calls are made where, and what becomes of their failures |
 //! | `memory.rs` | memory of device and host: none, too much, none left |
 //! | `tensors.rs` | tensors: made, viewed, copied, cut up and bounded as the host says |
+//! | `kernels.rs` | typed kernels: what they compute, what they are handed, what they give back |
 //! | `seeds.rs` | random programs, and a failure at each call of a program |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -22,6 +23,7 @@ mod faults;
 mod flights;
 mod hazards;
 mod hosts;
+mod kernels;
 mod memory;
 mod operations;
 mod paths;
@@ -46,6 +48,7 @@ fn main() {
         ("calls", calls::TESTS),
         ("memory", memory::TESTS),
         ("tensors", tensors::TESTS),
+        ("kernels", kernels::TESTS),
         ("seeds", seeds::TESTS),
     ])
 }

@@ -201,7 +201,7 @@ impl<D: port::Launch> DeviceOp for Affine<D> {
         submission.touch(&[storage.write()], |device, stream| {
             let args =
                 [Arg::Write(storage.buffer().into()), Arg::Word(count), Arg::Word(factor), Arg::Word(addend)];
-            let shape = Shape { blocks: [4, 1, 1], threads: [64, 1, 1], shared_bytes: 0 };
+            let shape = Shape::new([4, 1, 1], [64, 1, 1]);
             #[expect(unsafe_code, reason = "the port is called as operations do")]
             // SAFETY: the submission keeps storage and kernel, and `touch` orders what else uses it; the kernel writes so many numbers there.
             let promise = unsafe { Promise::new() };

@@ -45,5 +45,11 @@ bitflags! {
         const MEMORY_POOLS = 1 << 11;
         /// Streams can wait for a word of the host: `cuStreamWaitValue64_v2`. The device may still refuse.
         const WAIT_WORDS = 1 << 12;
+        /// Kernels can be launched in clusters, cooperatively, and before the one in front has ended: `cuLaunchKernelEx`. The device may still refuse.
+        const LAUNCH_ATTRIBUTES = 1 << 13;
+        /// Kernels can be given more shared memory than all devices have: `cuFuncGetAttribute`, `cuFuncSetAttribute`.
+        const KERNEL_ATTRIBUTES = 1 << 14;
+        /// A kernel tells what arguments it takes: `cuFuncGetParamInfo`.
+        const PARAMETER_INFO = 1 << 15;
     }
 }

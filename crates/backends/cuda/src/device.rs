@@ -7,6 +7,7 @@ use wakeline_core::Error;
 use wakeline_mapped::driver::Ordinal;
 use wakeline_mapped::error::CallError;
 
+use crate::arch::Arch;
 use crate::caps::Caps;
 use crate::cuda::Cuda;
 use crate::sys::{CUDA_ERROR_INVALID_VALUE, CUdevice};
@@ -33,8 +34,14 @@ impl Attribute {
     pub const COMPUTE_MAJOR: Self = Self(75);
     /// The part of its compute capability behind the dot.
     pub const COMPUTE_MINOR: Self = Self(76);
+    /// Not 0: all blocks of a launch can be run at one time.
+    pub const COOPERATIVE_LAUNCH: Self = Self(95);
+    /// Bytes of shared memory that a block can have at most, where its kernel is set to take so much.
+    pub const SHARED_BYTES_MAX: Self = Self(97);
     /// Not 0: its memory can be allocated and freed in the order of a stream.
     pub const MEMORY_POOLS: Self = Self(115);
+    /// Not 0: blocks can be launched in clusters.
+    pub const CLUSTER_LAUNCH: Self = Self(120);
     /// Not 0: its streams can store 64-bit words.
     pub const STORES_WORDS: Self = Self(122);
 }
@@ -74,7 +81,6 @@ impl Device {
     }
 
     /// The device of the context that is bound.
-    #[cfg(feature = "ops")]
     pub(crate) fn current(cuda: &Cuda) -> Result<Self, CallError> {
         let mut handle = 0;
         // SAFETY: `handle` is a handle's room; where no context is bound the driver says so.
@@ -146,7 +152,7 @@ impl Device {
     }
 
     /// Whether an attribute that not all drivers know is there and set.
-    fn has(&self, attribute: Attribute) -> Result<bool, Error> {
+    pub(crate) fn has(&self, attribute: Attribute) -> Result<bool, Error> {
         match self.asked(attribute) {
             Ok(value) => Ok(value != 0),
             Err(error) if error.status == CUDA_ERROR_INVALID_VALUE => Ok(false),
@@ -160,6 +166,15 @@ impl Device {
     /// As [`attribute`](Self::attribute).
     pub fn compute_capability(&self) -> Result<(i32, i32), Error> {
         Ok((self.attribute(Attribute::COMPUTE_MAJOR)?, self.attribute(Attribute::COMPUTE_MINOR)?))
+    }
+
+    /// The same, as what code is compiled for.
+    ///
+    /// # Errors
+    /// As [`attribute`](Self::attribute).
+    pub fn arch(&self) -> Result<Arch, Error> {
+        let (major, minor) = self.compute_capability()?;
+        Ok(Arch::new(major.unsigned_abs(), minor.unsigned_abs()))
     }
 
     /// Whether driver and device say that streams can store words. Some say so and store nothing: try it.

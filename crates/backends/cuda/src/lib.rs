@@ -7,12 +7,14 @@
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
 //! | `CudaDevice`, `CudaRuntime` | the device of operations, with the feature `ops`: see `wakeline-ops` |
+//! | `Compiler`, `KernelCache`, `Nvrtc` | kernels from CUDA C at run time, with the feature `compile` |
 //! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
 //! | `LendSlice` | cudarc's slices as memory of operations, with `cudarc` and `ops` |
 //! | [`TimedStream`] | points that know exactly when their work ended |
 //! | [`Cuda`], [`Loader`] | the loaded driver, and how it is loaded |
 //! | [`Device`], [`Attribute`], [`Uuid`] | what a device is and can do |
-//! | [`Module`], [`Function`], [`Graph`], [`DeviceBuffer`], [`HostBuffer`], [`kernels`] | launching work, for examples and tests |
+//! | [`Module`], [`Function`] | kernels from PTX and from images, and their launch |
+//! | [`Graph`], [`DeviceBuffer`], [`HostBuffer`], [`kernels`] | launching work, for examples and tests |
 //! | [`Calls`], [`synchronize`], [`Readback`] | the driver's calls one by one, its own wait, copies that are checked: for benches |
 //! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
 //!
@@ -43,17 +45,24 @@
 
 #[cfg(feature = "ops")]
 mod access;
+mod arch;
 mod calls;
 mod caps;
 mod clock;
+#[cfg(feature = "compile")]
+mod compile;
 mod cuda;
 #[cfg(feature = "cudarc")]
 mod cudarc;
 mod device;
 mod driver;
 mod error;
+mod function;
 mod graph;
+mod image;
 pub mod kernels;
+#[cfg(feature = "ops")]
+mod launch;
 mod load;
 mod memory;
 mod module;
@@ -71,18 +80,25 @@ mod words;
 
 #[cfg(feature = "ops")]
 pub use access::CudaMemory;
+pub use arch::Arch;
 pub use calls::{Calls, Schedule, synchronize};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
+#[cfg(feature = "compile")]
+pub use compile::{
+    CACHE_DISK_BYTES_MAX, CACHE_MEMORY_BYTES_MAX, CacheConfig, CacheStats, CompileOptions, Compiled,
+    Compiler, CompilerVersion, HeaderPlaces, KernelCache, LOG_BYTES_MAX, Nvrtc, Standard,
+};
 pub use cuda::{Cuda, DriverVersion};
 #[cfg(feature = "cudarc")]
 pub use cudarc::FromCudarc;
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
+pub use function::{Dim, Function, Parameter, SHARED_BYTES_OF_ALL};
 pub use graph::Graph;
 pub use load::Loader;
 pub use memory::{DeviceBuffer, HostBuffer};
-pub use module::{Dim, Function, JIT_LOG_BYTES_MAX, Module, Parameter};
+pub use module::{JIT_LOG_BYTES_MAX, Module};
 #[cfg(feature = "ops")]
 pub use ops::{
     CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, DEVICE_BYTES_KEPT,

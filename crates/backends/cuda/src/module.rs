@@ -1,6 +1,6 @@
-//! Kernels: modules of them, and their launch.
+//! Modules of kernels: a text of PTX, or an image.
 //!
-//! What examples, tests and benches launch work with. A wait needs none of it: it takes any stream, whoever fills it.
+//! A wait needs none of it: it takes any stream, whoever fills it.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use wakeline_core::Error;
 use wakeline_mapped::Context;
-use wakeline_mapped::driver::RawStream;
 use wakeline_mapped::error::CallError;
 
 use crate::cuda::Cuda;
+use crate::device::Device;
+use crate::function::Function;
+use crate::image;
 use crate::sys::{
     CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS,
     Handle,
@@ -42,6 +44,8 @@ struct Loaded {
     raw: Handle,
     /// Whether the last handle unloads it: else it goes with its context.
     unloads: bool,
+    /// What kernels are called in the source, where that is not what the module calls them, and that.
+    names: Vec<(String, String)>,
 }
 
 impl Module {
@@ -58,7 +62,7 @@ impl Module {
             return Err(CallError { text, ..error }.into());
         };
         // SAFETY: a text that ends with a zero is one of the forms that are read, and is read to its end alone.
-        unsafe { Self::load(context, text.as_ptr().cast()) }
+        unsafe { Self::load(context, text.as_ptr().cast(), Vec::new()) }
     }
 
     /// As [`from_ptx`](Self::from_ptx), and stays loaded for as long as the context is there: nobody need know when its last kernel has ended.
@@ -78,7 +82,7 @@ impl Module {
     }
 
     /// The same, and no handle unloads it.
-    fn kept(mut self) -> Self {
+    pub(crate) fn kept(mut self) -> Self {
         if let Some(loaded) = Arc::get_mut(&mut self.loaded) {
             loaded.unloads = false;
         }
@@ -87,22 +91,71 @@ impl Module {
 
     /// Loads a binary image: a cubin or a fat binary.
     ///
+    /// Its headers are followed before the driver is asked: of an image that is cut, or was compiled for another architecture than the device's, the driver
+    /// never hears.
+    ///
     /// # Errors
     ///
-    /// [`Backend`](wakeline_core::ErrorCode::Backend): the driver cannot load it, or does not take the image.
+    /// - [`InvalidImage`](wakeline_core::ErrorCode::InvalidImage): it is none, cut, or for another architecture.
+    /// - [`Backend`](wakeline_core::ErrorCode::Backend): the driver cannot load it, or does not take the image.
     ///
     /// # Safety
     ///
-    /// `image` is whole: the driver reads as much as the image itself says.
+    /// `image` is what a compiler of NVIDIA's wrote: nowhere does the driver promise that it checks what is in the sections of an image, so one that
+    /// was made up may have it read or write anywhere.
+    ///
+    /// ```no_run
+    /// use wakeline_core::ErrorCode;
+    /// use wakeline_cuda::{Cuda, Module};
+    /// let context = Cuda::load()?.context(0)?;
+    /// // SAFETY: it is none, which is found out before the driver is asked.
+    /// let error = unsafe { Module::from_image(&context, b"\x7fELF") }.unwrap_err();
+    /// assert_eq!(error.code(), ErrorCode::InvalidImage);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
     pub unsafe fn from_image(context: &Context<Cuda>, image: &[u8]) -> Result<Self, Error> {
-        // SAFETY: the image is whole, says the caller.
-        unsafe { Self::load(context, image.as_ptr().cast()) }
+        // SAFETY: as the caller says.
+        unsafe { Self::image_with(context, image, Vec::new()) }
+    }
+
+    /// As [`from_image`](Self::from_image), with names of kernels by what the source calls them.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_image`](Self::from_image).
+    pub(crate) unsafe fn image_with(
+        context: &Context<Cuda>,
+        image: &[u8],
+        names: Vec<(String, String)>,
+    ) -> Result<Self, Error> {
+        let form = image::form(image)?;
+        let bound = context.bind()?;
+        let device = Device::current(context.driver()).map_err(|error| context.told(error))?;
+        image::fits(form, device.arch()?)?;
+        drop(bound);
+        // SAFETY: all that its headers say is there is there; what is in it is a compiler's, says the caller.
+        unsafe { Self::load(context, image.as_ptr().cast(), names) }
+    }
+
+    /// As [`from_ptx`](Self::from_ptx), with names of kernels by what the source calls them.
+    #[cfg(feature = "compile")]
+    pub(crate) fn text_with(
+        context: &Context<Cuda>,
+        text: &CStr,
+        names: Vec<(String, String)>,
+    ) -> Result<Self, Error> {
+        // SAFETY: as in `from_ptx`.
+        unsafe { Self::load(context, text.as_ptr().cast(), names) }
     }
 
     /// # Safety
     ///
     /// At `image` is a text that ends with a zero, or an image that says itself how long it is, and is so long.
-    unsafe fn load(context: &Context<Cuda>, image: *const c_void) -> Result<Self, Error> {
+    unsafe fn load(
+        context: &Context<Cuda>,
+        image: *const c_void,
+        names: Vec<(String, String)>,
+    ) -> Result<Self, Error> {
         let cuda = context.driver();
         let load = cuda.symbols().cuModuleLoadDataEx.ok_or_else(|| cuda.absent("cuModuleLoadDataEx"))?;
         let _bound = context.bind()?;
@@ -123,10 +176,11 @@ impl Module {
             };
             return Err(context.told(CallError { text, ..error }));
         }
-        Ok(Self { loaded: Arc::new(Loaded { context: context.clone(), raw: Handle(raw), unloads: true }) })
+        let loaded = Loaded { context: context.clone(), raw: Handle(raw), unloads: true, names };
+        Ok(Self { loaded: Arc::new(loaded) })
     }
 
-    /// The kernel of this name.
+    /// The kernel of this name: as the module calls it, or of an instance of a template, that its source was compiled with, as the source does.
     ///
     /// # Errors
     ///
@@ -139,14 +193,17 @@ impl Module {
             let text = format!("{} (the kernel `{name}`)", error.text);
             context.told(CallError { text, ..error })
         };
-        let c_name = CString::new(name)
+        let names = self.loaded.names.iter();
+        let lowered =
+            names.filter(|(of_source, _)| of_source == name).map(|(_, lowered)| lowered.as_str()).next();
+        let c_name = CString::new(lowered.unwrap_or(name))
             .map_err(|_| naming(cuda.symbols().failure("cuModuleGetFunction", CUDA_ERROR_INVALID_VALUE)))?;
         let _bound = context.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is bound, the module loaded, and the name ends with a zero.
         let status = unsafe { find(&raw mut raw, self.loaded.raw.0, c_name.as_ptr()) };
         cuda.check("cuModuleGetFunction", status).map_err(naming)?;
-        Ok(Function { module: self.clone(), raw: Handle(raw) })
+        Ok(Function::new(self.clone(), Handle(raw), name))
     }
 
     /// The context that it is loaded in.
@@ -170,135 +227,3 @@ impl Drop for Loaded {
         }
     }
 }
-
-/// A kernel of a loaded module, which it keeps loaded.
-#[derive(Clone, Debug)]
-pub struct Function {
-    module: Module,
-    raw: Handle,
-}
-
-impl Function {
-    /// Enqueues the kernel on `stream`: `grid` blocks of `block` threads, with `shared_bytes` of shared memory beyond what the kernel
-    /// declares, and these parameters, whose values are copied. Does not wait for the device, but for room in its queue.
-    ///
-    /// ```no_run
-    /// # use wakeline_cuda::{Cuda, Module, kernels};
-    /// # let context = Cuda::load()?.context(0)?;
-    /// # let (stream, module) = (context.stream()?, Module::from_ptx(&context, kernels::PTX)?);
-    /// let occupy = module.function(kernels::OCCUPY)?;
-    /// let ns = 20_000_u64;
-    /// // SAFETY: the stream is alive and of the module's context; the kernel has one parameter, a u64, and touches no memory.
-    /// unsafe { occupy.launch(stream.raw(), (4, 2), 32, 0, [&ns]) }?;
-    /// # Ok::<(), wakeline_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Backend`](wakeline_core::ErrorCode::Backend): the device cannot run that many threads, the context has failed, or the like.
-    ///
-    /// # Safety
-    ///
-    /// - `stream` is alive and of the module's context.
-    /// - The parameters are as many as the kernel has, each of its type.
-    /// - What the kernel does with them is sound: memory that it uses is alive, and nobody else's meanwhile, until it is done; so is the
-    ///   module. Where the stream is being captured, that is until the last launch of the graph is.
-    pub unsafe fn launch<const N: usize>(
-        &self,
-        stream: RawStream,
-        grid: impl Into<Dim>,
-        block: impl Into<Dim>,
-        shared_bytes: u32,
-        parameters: [&dyn Parameter; N],
-    ) -> Result<(), Error> {
-        let mut values = parameters.map(|value| ptr::from_ref(value).cast::<c_void>().cast_mut());
-        // SAFETY: as the caller says; the pointers are to the parameters.
-        unsafe { self.launch_with(stream, grid.into(), block.into(), shared_bytes, &mut values) }
-    }
-
-    /// As [`launch`](Self::launch), with pointers to the parameters.
-    ///
-    /// # Safety
-    ///
-    /// As [`launch`](Self::launch); each pointer is to a value of the kernel's parameter of that place.
-    pub(crate) unsafe fn launch_with(
-        &self,
-        stream: RawStream,
-        grid: Dim,
-        block: Dim,
-        shared_bytes: u32,
-        values: &mut [*mut c_void],
-    ) -> Result<(), Error> {
-        let context = self.module.context();
-        let cuda = context.driver();
-        let launch = cuda.symbols().cuLaunchKernel.ok_or_else(|| cuda.absent("cuLaunchKernel"))?;
-        let (values, extra) = (values.as_mut_ptr(), ptr::null_mut());
-        let _bound = context.bind()?;
-        // SAFETY: the context is bound, the function's module loaded; stream, parameters and what is done with them are as the
-        // caller says. The values are read before the call returns, and never written.
-        let status = unsafe {
-            launch(
-                self.raw.0,
-                grid.x,
-                grid.y,
-                grid.z,
-                block.x,
-                block.y,
-                block.z,
-                shared_bytes,
-                stream.as_ptr(),
-                values,
-                extra,
-            )
-        };
-        cuda.check("cuLaunchKernel", status).map_err(|error| context.told(error))
-    }
-
-    /// The module that it is of.
-    pub fn module(&self) -> &Module {
-        &self.module
-    }
-}
-
-/// How many blocks, or threads of a block, in each direction. Of one number, that many in one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "they are what they are called")]
-pub struct Dim {
-    pub x: u32,
-    pub y: u32,
-    pub z: u32,
-}
-
-impl From<u32> for Dim {
-    fn from(x: u32) -> Self {
-        Self { x, y: 1, z: 1 }
-    }
-}
-
-impl From<(u32, u32)> for Dim {
-    fn from((x, y): (u32, u32)) -> Self {
-        Self { x, y, z: 1 }
-    }
-}
-
-impl From<(u32, u32, u32)> for Dim {
-    fn from((x, y, z): (u32, u32, u32)) -> Self {
-        Self { x, y, z }
-    }
-}
-
-/// What a kernel can have as a parameter: its bytes are copied as they are. Addresses of device memory are `u64`.
-///
-/// # Safety
-///
-/// The bytes of a value are all there is to it, in the layout that the kernel has: no padding, no reference that may end.
-pub unsafe trait Parameter {}
-
-macro_rules! parameters {
-    ($($number:ty)*) => {$(
-        // SAFETY: a number is its bytes, as large and aligned on the device as here.
-        unsafe impl Parameter for $number {}
-    )*};
-}
-
-parameters! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 }

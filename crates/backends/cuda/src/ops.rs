@@ -30,7 +30,9 @@ use wakeline_ops::port::{
 use crate::access::{self, CudaMemory, Side};
 use crate::cuda::Cuda;
 use crate::device::Device;
-use crate::module::{Dim, Function, Module};
+use crate::function::Function;
+use crate::launch::{self, Launches};
+use crate::module::Module;
 use crate::tally::Tally;
 use crate::wait::{CuStream, CudaContext, CudaPort};
 
@@ -101,6 +103,7 @@ pub struct CudaDevice {
     /// The priorities of the least and the most urgent streams.
     priorities: (i32, i32),
     tally: Arc<Tally>,
+    launches: Launches,
 }
 
 impl CudaDevice {
@@ -140,10 +143,11 @@ impl CudaDevice {
         }
         let pool = access::keep_freed(&device, device_bytes_kept).map_err(|error| context.told(error))?;
         let priorities = priorities(cuda).map_err(|error| context.told(error))?;
+        let launches = Launches::of(&device)?;
         drop(bound);
         // Before its first use, which is in a poll. Where it cannot be had, operations do without.
         let _ = context.prepare_warming();
-        Ok(Self { context, priorities, tally: Arc::new(Tally::new(pool)) })
+        Ok(Self { context, priorities, tally: Arc::new(Tally::new(pool)), launches })
     }
 
     /// Its context: for health, counts, words, and work by other means.
@@ -202,6 +206,7 @@ impl fmt::Debug for CudaDevice {
             .field("context", &self.context)
             .field("priorities", &self.priorities)
             .field("tally", &self.tally)
+            .field("launches", &self.launches)
             .finish()
     }
 }
@@ -464,6 +469,11 @@ impl CudaDevice {
 impl Launch for CudaDevice {
     type Kernel = Function;
 
+    /// By [`Function::takes`]: drivers of CUDA 12.4 on can tell.
+    fn takes(&self, kernel: &Function, bytes: &[usize]) -> Result<(), Error> {
+        kernel.takes(bytes)
+    }
+
     /// Of a module that its last handle unloads, the kernel's last user does that, which may wait for the device: load modules by
     /// [`CudaDevice::ptx`].
     fn launch(
@@ -485,10 +495,8 @@ impl Launch for CudaDevice {
                 *room = word(arg);
                 *value = ptr::from_mut(room).cast();
             }
-            let ([x, y, z], [block_x, block_y, block_z]) = (shape.blocks, shape.threads);
-            let block = Dim { x: block_x, y: block_y, z: block_z };
             // SAFETY: the stream is of this device; the kernel takes these arguments and does with them what may be done, says the promise.
-            unsafe { kernel.launch_with(stream.raw(), Dim { x, y, z }, block, shape.shared_bytes, values) }
+            unsafe { launch::launch(kernel, &self.launches, stream.raw(), shape, values) }
         };
         let count = args.len();
         let (mut words, mut values) = ([0; ARGS_INLINE_MAX], [ptr::null_mut(); ARGS_INLINE_MAX]);

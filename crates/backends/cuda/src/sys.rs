@@ -101,8 +101,40 @@ pub(crate) const CU_MEMORYTYPE_DEVICE: c_uint = 2;
 pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
 #[cfg(feature = "ops")]
 pub(crate) const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
+pub(crate) const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+#[cfg(feature = "ops")]
+pub(crate) const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_int = 14;
+#[cfg(feature = "ops")]
+pub(crate) const CU_LAUNCH_ATTRIBUTE_COOPERATIVE: c_uint = 2;
+#[cfg(feature = "ops")]
+pub(crate) const CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_uint = 4;
+#[cfg(feature = "ops")]
+pub(crate) const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: c_uint = 6;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
+
+/// An attribute of a launch: its number, and its value in the room of the largest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CUlaunchAttribute {
+    pub(crate) id: c_uint,
+    /// `value` is aligned to eight bytes.
+    pub(crate) pad: c_uint,
+    /// 64 bytes; those used here are of one to three numbers of 32 bits, which come first.
+    pub(crate) value: [c_uint; 16],
+}
+
+/// What `cuLaunchKernelEx` launches.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CUlaunchConfig {
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) shared_bytes: c_uint,
+    pub(crate) stream: CUstream,
+    pub(crate) attributes: *mut CUlaunchAttribute,
+    pub(crate) attribute_count: c_uint,
+}
 
 /// A row of the table: what is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -293,6 +325,15 @@ symbols! {
         *mut *mut c_void,
         *mut *mut c_void,
     );
+    cuLaunchKernelEx 11060 "cuLaunchKernelEx" LAUNCH_ATTRIBUTES (
+        *const CUlaunchConfig,
+        CUfunction,
+        *mut *mut c_void,
+        *mut *mut c_void,
+    );
+    cuFuncGetAttribute 2020 "cuFuncGetAttribute" KERNEL_ATTRIBUTES (*mut c_int, c_int, CUfunction);
+    cuFuncSetAttribute 9000 "cuFuncSetAttribute" KERNEL_ATTRIBUTES (CUfunction, c_int, c_int);
+    cuFuncGetParamInfo 12040 "cuFuncGetParamInfo" PARAMETER_INFO (CUfunction, usize, *mut usize, *mut usize);
 }
 
 /// `cuDriverGetVersion`: looked up by its one name, before the others, since it says what may be asked for.
@@ -325,6 +366,16 @@ mod tests {
         assert_eq!(caps, Caps::all() - Caps::GRAPHS);
         assert!(symbols.cuGraphLaunch.is_none());
         assert!(symbols.cuGraphDestroy.is_some());
+    }
+
+    #[test]
+    fn what_is_handed_in_a_struct_is_laid_out_as_in_the_header() {
+        assert_eq!((size_of::<CUlaunchAttribute>(), size_of::<CUlaunchConfig>()), (72, 56));
+        assert_eq!(core::mem::offset_of!(CUlaunchAttribute, value), 8);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, shared_bytes), 24);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, stream), 32);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, attributes), 40);
+        assert_eq!(core::mem::offset_of!(CUlaunchConfig, attribute_count), 48);
     }
 
     #[test]

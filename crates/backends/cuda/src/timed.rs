@@ -15,8 +15,9 @@ use wakeline_core::{
 };
 
 use crate::clock::ClockOffset;
+use crate::function::Function;
 use crate::kernels;
-use crate::module::{Function, Module};
+use crate::module::Module;
 use crate::wait::{CuStream, CudaLine, CudaPort};
 use crate::words::StreamWords;
 

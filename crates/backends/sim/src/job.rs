@@ -1,12 +1,16 @@
 //! What work does to memory and to the host as it ends.
 
 use alloc::boxed::Box;
+#[cfg(feature = "ops")]
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
 use wakeline_core::Nanos;
+#[cfg(feature = "ops")]
+use wakeline_core::{Error, ErrorCode};
 
 use crate::table::Key;
 
@@ -38,12 +42,32 @@ use crate::table::Key;
 pub struct SimKernel {
     pub(crate) length: Nanos,
     pub(crate) code: Arc<dyn Fn(&mut SimArgs) + Send + Sync>,
+    /// The bytes of each argument, where they are known.
+    takes: Option<Arc<[usize]>>,
 }
 
 impl SimKernel {
     /// A kernel that runs for `length` and then does what `code` says.
     pub fn new(length: Nanos, code: impl Fn(&mut SimArgs) + Send + Sync + 'static) -> Self {
-        Self { length, code: Arc::new(code) }
+        Self { length, code: Arc::new(code), takes: None }
+    }
+
+    /// The same, which takes arguments of so many bytes each: a buffer has 8. Whoever binds it to others is told.
+    #[must_use]
+    pub fn taking(self, bytes: &[usize]) -> Self {
+        Self { takes: Some(bytes.into()), ..self }
+    }
+
+    /// That it takes these.
+    #[cfg(feature = "ops")]
+    pub(crate) fn check_takes(&self, bytes: &[usize]) -> Result<(), Error> {
+        match &self.takes {
+            Some(takes) if **takes != *bytes => {
+                let shown = |bytes: &[usize]| format!("{} argument(s) of {bytes:?} bytes", bytes.len());
+                Err(Error::new(ErrorCode::KernelMismatch, [&"a closure", &shown(takes), &shown(bytes)]))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

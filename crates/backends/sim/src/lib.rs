@@ -71,7 +71,7 @@ pub use line::SlotUse;
 pub use log::{Counts, LogEntry, LogEvent};
 pub use memory::{MISUSES_MAX, MemoryUse, Misuse};
 #[cfg(feature = "ops")]
-pub use ops::{SimOpStream, SimRuntime};
+pub use ops::{SHAPE_LIMITS, SimOpStream, SimRuntime};
 pub use port::{SimPort, Witness};
 pub use stream::SimStream;
 pub use tend::{ASK_NS, EARLY_NS, VirtualWatcher, WATCH_NS, WATCH_SLICE_NS};

@@ -3,19 +3,29 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use wakeline_core::{Error, HostLine};
+use wakeline_core::{Error, HostLine, Nanos};
 use wakeline_ops::port::{
-    Arg, At, Device, Gates, Launch, Memory, Pattern, Pinned, PoolUse, Pools, Priority, Promise, Rows, Shape,
+    Arg, At, Device, Gates, HostArgs, HostKernels, Launch, Memory, Pattern, Pinned, PoolUse, Pools, Priority,
+    Promise, Rows, Shape, ShapeLimits,
 };
 
 use crate::access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
 use crate::device::SimDevice;
 use crate::gate::SimGate;
-use crate::job::{SimKernel, SimRows};
+use crate::job::{SimArgs, SimKernel, SimRows};
 use crate::memory::Tally;
 use crate::port::SimPort;
 use crate::stream::SimStream;
 use crate::time::{TimeLine, VirtualTime};
+
+/// What a simulated device runs at most: as much as an H200.
+pub const SHAPE_LIMITS: ShapeLimits = ShapeLimits {
+    blocks: [2_147_483_647, 65_535, 65_535],
+    threads: [1_024, 1_024, 64],
+    block_threads: 1_024,
+    shared_bytes: 227 << 10,
+    cluster_blocks: 16,
+};
 
 /// A runtime of operations on a simulated device.
 pub type SimRuntime<L = VirtualTime> = wakeline_ops::Runtime<SimDevice<L>>;
@@ -233,18 +243,50 @@ fn sim_at<B>(at: At<'_, B>) -> SimAt<'_, B> {
     SimAt { memory: at.memory, offset: at.offset_bytes }
 }
 
+impl HostArgs for SimArgs {
+    fn word(&self, place: usize) -> u64 {
+        Self::word(self, place)
+    }
+
+    fn bytes(&self, place: usize) -> &[u8] {
+        Self::bytes(self, place)
+    }
+
+    fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
+        Self::bytes_mut(self, place)
+    }
+}
+
+impl<T: TimeLine + Send + Sync + 'static> HostKernels for SimDevice<T> {
+    type HostArgs = SimArgs;
+
+    fn host_kernel(
+        length: Nanos,
+        takes: &[usize],
+        code: impl Fn(&mut SimArgs) + Send + Sync + 'static,
+    ) -> SimKernel {
+        SimKernel::new(length, code).taking(takes)
+    }
+}
+
 impl<T: TimeLine + Send + Sync + 'static> Launch for SimDevice<T> {
     type Kernel = SimKernel;
 
-    /// The closure runs once, whatever the shape.
+    /// Of a kernel that says what it [takes](SimKernel::taking); any other may.
+    fn takes(&self, kernel: &Self::Kernel, bytes: &[usize]) -> Result<(), Error> {
+        kernel.check_takes(bytes)
+    }
+
+    /// The closure runs once, whatever the shape, which must be one that [`SHAPE_LIMITS`] allow.
     fn launch(
         &self,
         stream: &Self::Stream,
         kernel: &Self::Kernel,
-        _shape: Shape,
+        shape: Shape,
         args: &[Arg<'_, Self::Buffer>],
         _: Promise,
     ) -> Result<(), Error> {
+        shape.check("sim", &SHAPE_LIMITS)?;
         let args: Vec<SimArg<'_>> = args
             .iter()
             .map(|arg| match *arg {

@@ -31,6 +31,7 @@ impl Arg for usize {}
 impl Arg for Status {}
 impl Arg for Text {}
 impl Arg for Chars {}
+impl Arg for Image {}
 impl Arg for Address {}
 impl Arg for Option<HostFn> {}
 impl<T> Arg for Out<T> {}
@@ -104,6 +105,17 @@ impl<T> Out<T> {
         Ok(())
     }
 
+    /// Writes several, one after the other.
+    pub(super) fn fill(self, values: &[T]) -> Answer
+    where
+        T: Copy,
+    {
+        self.needed()?;
+        // SAFETY: it is not null, and a caller passes room for as many as it was told; the values are elsewhere.
+        unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), self.0, values.len()) };
+        Ok(())
+    }
+
     /// Leaves a null pointer alone.
     pub(super) fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
@@ -168,6 +180,41 @@ impl Text {
         // SAFETY: it is not null, and a caller passes a string that ends in a zero.
         let text = unsafe { CStr::from_ptr(self.0) };
         Ok(text.to_string_lossy().into_owned())
+    }
+}
+
+/// A module's image: a text, or a file that says itself how long it is.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(super) struct Image(*const u8);
+
+impl Image {
+    /// Whether it is a text, and no ELF file.
+    pub(super) fn is_text(self) -> Answer<bool> {
+        // No byte is looked at behind one that is another: a text may end there.
+        for (at, wanted) in b"\x7fELF".iter().enumerate() {
+            if self.bytes(at, 1)?.first() != Some(wanted) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) fn text(self) -> Text {
+        Text(self.0.cast())
+    }
+
+    /// So many bytes of it.
+    pub(super) fn bytes(self, from: usize, len: usize) -> Answer<Vec<u8>> {
+        if self.0.is_null() {
+            return Err(Stop::from(Status::INVALID_VALUE));
+        }
+        let mut bytes = vec![0; len];
+        // SAFETY: it is not null, and a caller passes a file of the length that it says itself.
+        let from = unsafe { self.0.add(from) };
+        // SAFETY: as above; the vector is new.
+        unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
+        Ok(bytes)
     }
 }
 

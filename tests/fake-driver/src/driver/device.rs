@@ -32,8 +32,11 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
     (91, 1),            // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
     (92, 0),            // CAN_USE_STREAM_MEM_OPS_V1
     (93, 0),            // CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+    (95, 1),            // COOPERATIVE_LAUNCH
+    (97, 232_448),      // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     (98, 1),            // CAN_FLUSH_REMOTE_WRITES
     (115, 1),           // MEMORY_POOLS_SUPPORTED
+    (120, 1),           // CLUSTER_LAUNCH
     (122, 1),           // CAN_USE_64_BIT_STREAM_MEM_OPS
     (123, 1),           // CAN_USE_STREAM_WAIT_VALUE_NOR
 ];
@@ -115,8 +118,16 @@ pub(super) fn attribute(state: &mut State, out: Out<c_int>, attribute: c_int, de
     if !(1..ATTRIBUTES_END).contains(&attribute) {
         return Err(Status::INVALID_VALUE.into());
     }
-    let own = || ATTRIBUTES.iter().find(|(number, _)| *number == attribute).map_or(0, |(_, value)| *value);
-    out.set(state.options.attributes.get(&attribute).copied().unwrap_or_else(own))
+    out.set(state.attribute_of(attribute))
+}
+
+impl State {
+    /// An attribute of the devices, which are all alike.
+    pub(super) fn attribute_of(&self, attribute: c_int) -> c_int {
+        let own =
+            || ATTRIBUTES.iter().find(|(number, _)| *number == attribute).map_or(0, |(_, value)| *value);
+        self.options.attributes.get(&attribute).copied().unwrap_or_else(own)
+    }
 }
 
 pub(super) fn total_memory(state: &mut State, out: Out<usize>, device: c_int) -> Answer {

@@ -7,8 +7,9 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use super::arg::{Address, Arg, Chars, HostFn, List, Out, Params, StreamArg, Text};
+use super::arg::{Address, Arg, Chars, HostFn, Image, List, Out, Params, StreamArg, Text};
 use super::enqueue::Copy2d;
+use super::module::LaunchConfig;
 use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, pool, stream};
 use crate::Status;
 
@@ -150,9 +151,13 @@ exports! {
     "cuGraphExecDestroy" 10000 cuGraphExecDestroy(exec: u64) => graph::destroy_exec;
     "cuGraphDestroy" 10000 cuGraphDestroy(graph: u64) => graph::destroy;
 
-    "cuModuleLoadData" 2000 cuModuleLoadData(out: Out<u64>, image: Text) => module::load;
-    "cuModuleLoadDataEx" 2010 cuModuleLoadDataEx(out: Out<u64>, image: Text, count: c_uint, options: List<c_int>, values: List<usize>) => module::load_with_options;
+    "cuModuleLoadData" 2000 cuModuleLoadData(out: Out<u64>, image: Image) => module::load;
+    "cuModuleLoadDataEx" 2010 cuModuleLoadDataEx(out: Out<u64>, image: Image, count: c_uint, options: List<c_int>, values: List<usize>) => module::load_with_options;
     "cuModuleUnload" 2000 cuModuleUnload(module: u64) => module::unload;
     "cuModuleGetFunction" 2000 cuModuleGetFunction(out: Out<u64>, module: u64, name: Text) => module::get_function;
     "cuLaunchKernel" 4000 cuLaunchKernel(function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: StreamArg, parameters: Params, extra: List<usize>) => module::launch;
+    "cuLaunchKernelEx" 11060 cuLaunchKernelEx(config: List<LaunchConfig>, function: u64, parameters: Params, extra: List<usize>) => module::launch_with_attributes;
+    "cuFuncGetAttribute" 2020 cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, function: u64) => module::get_attribute;
+    "cuFuncSetAttribute" 9000 cuFuncSetAttribute(function: u64, attribute: c_int, value: c_int) => module::set_attribute;
+    "cuFuncGetParamInfo" 12040 cuFuncGetParamInfo(function: u64, index: usize, offset: Out<usize>, bytes: Out<usize>) => module::parameter;
 }

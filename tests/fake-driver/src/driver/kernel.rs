@@ -43,6 +43,14 @@ pub(super) enum Kernel {
         factor: u64,
         addend: u64,
     },
+    /// `saxpy(f32 *z, f32 a, const f32 *x, const f32 *y, u32 n)`: of so many numbers, `z = a * x + y`.
+    Saxpy {
+        to: u64,
+        factor: f32,
+        from: u64,
+        plus: u64,
+        count: u32,
+    },
     /// `traps()`, `illegal_address()`, `assert_fails()`
     Fault(Status),
     Unknown,
@@ -61,12 +69,15 @@ impl Kernel {
                 Self::TimedStore { length, end, address, value }
             }
             ("affine", &[address, count, factor, addend]) => Self::Affine { address, count, factor, addend },
+            ("saxpy", &[to, factor, from, plus, count]) => {
+                Self::Saxpy { to, factor: f32::from_bits(low(factor)), from, plus, count: low(count) }
+            }
             ("traps", []) => Self::Fault(Status::LAUNCH_FAILED),
             ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
             ("assert_fails", []) => Self::Fault(Status::ASSERT),
             (
                 "occupy" | "occupy_until" | "store_word" | "stamp" | "timed_step" | "timed_store" | "affine"
-                | "traps" | "illegal_address" | "assert_fails",
+                | "saxpy" | "traps" | "illegal_address" | "assert_fails",
                 _,
             ) => return None,
             _ => Self::Unknown,
@@ -88,6 +99,7 @@ impl Kernel {
             Self::Affine { address, count, .. } => {
                 Some((address, usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(size_of::<u32>())))
             }
+            Self::Saxpy { to, count, .. } => Some((to, count as usize * size_of::<f32>())),
             _ => None,
         }
     }
@@ -113,6 +125,11 @@ impl State {
                 let bytes = kernel.writes().map_or(0, |(_, bytes)| bytes);
                 if !self.pages.affine(address, bytes, low(factor), low(addend)) {
                     self.misses(context, address, "a kernel's access");
+                }
+            }
+            Kernel::Saxpy { to, factor, from, plus, count } => {
+                if !self.pages.saxpy(to, factor, from, plus, count as usize) {
+                    self.misses(context, to, "a kernel's access");
                 }
             }
             Kernel::Fault(status) => self.fault(context, status),

@@ -3,16 +3,39 @@
 use core::ffi::{c_int, c_uint};
 use std::collections::BTreeMap;
 
-use super::arg::{List, Out, Params, StreamArg, Text};
+use super::arg::{Image, List, Out, Params, StreamArg, Text};
 use super::handle::Kind;
 use super::kernel::Kernel;
 use super::op::Op;
 use super::state::State;
-use super::{Answer, ptx};
+use super::{Answer, cubin, ptx};
 use crate::Status;
 
 /// The most threads of a block.
 const BLOCK_THREADS_MAX: u64 = 1_024;
+
+/// What a kernel may have of shared memory beside its own, before it is set to more.
+const SHARED_BYTES_OF_ALL: u32 = 48 << 10;
+
+/// Two of `CUfunction_attribute`.
+const SHARED_BYTES: c_int = 8;
+const LARGE_CLUSTERS: c_int = 14;
+
+/// `CUdevice_attribute`
+const MULTIPROCESSORS: c_int = 16;
+const MAJOR: c_int = 75;
+const MINOR: c_int = 76;
+const COOPERATIVE_LAUNCH: c_int = 95;
+const SHARED_BYTES_MAX: c_int = 97;
+const CLUSTER_LAUNCH: c_int = 120;
+
+/// `CUlaunchAttributeID`
+const COOPERATIVE: c_uint = 2;
+const CLUSTER: c_uint = 4;
+const OVERLAPPING: c_uint = 6;
+
+/// How many blocks of a cooperative kernel a multiprocessor has at a time.
+const BLOCKS_OF_A_MULTIPROCESSOR: u64 = 2;
 
 #[derive(Debug)]
 pub(super) struct Module {
@@ -27,9 +50,23 @@ pub(super) struct Function {
     context: u64,
     name: String,
     parameters: Vec<usize>,
+    shared_bytes: u32,
+    large_clusters: bool,
 }
 
 impl State {
+    fn function(&mut self, handle: u64) -> Answer<Function> {
+        match self.functions.get(&handle) {
+            Some(function) => Ok(function.clone()),
+            None => Err(self.unknown(Kind::Function, handle).into()),
+        }
+    }
+
+    /// 90 for 9.0. All devices are alike.
+    fn arch(&self) -> u32 {
+        (self.attribute_of(MAJOR) * 10 + self.attribute_of(MINOR)).unsigned_abs()
+    }
+
     fn module(&mut self, handle: u64) -> Answer<&Module> {
         if !self.modules.contains_key(&handle) {
             return Err(self.unknown(Kind::Module, handle).into());
@@ -38,11 +75,12 @@ impl State {
     }
 }
 
-pub(super) fn load(state: &mut State, out: Out<u64>, image: Text) -> Answer {
+pub(super) fn load(state: &mut State, out: Out<u64>, image: Image) -> Answer {
     out.needed()?;
     let context = state.current()?;
     state.forbid_unsafe()?;
-    let entries = ptx::entries(&image.read()?);
+    let text = if image.is_text()? { image.text().read()? } else { cubin::text(image, state.arch())? };
+    let entries = ptx::entries(&text);
     if entries.is_empty() {
         return Err(Status::INVALID_PTX.into());
     }
@@ -55,7 +93,7 @@ pub(super) fn load(state: &mut State, out: Out<u64>, image: Text) -> Answer {
 pub(super) fn load_with_options(
     state: &mut State,
     out: Out<u64>,
-    image: Text,
+    image: Image,
     _count: c_uint,
     _options: List<c_int>,
     _values: List<usize>,
@@ -78,14 +116,62 @@ pub(super) fn get_function(state: &mut State, out: Out<u64>, module: u64, name: 
     let name = name.read()?;
     let known = state.module(module)?;
     let parameters = known.entries.get(&name).ok_or(Status::NOT_FOUND)?.clone();
-    let function = Function { module, context: known.context, name, parameters };
+    let context = known.context;
+    let shared_bytes = SHARED_BYTES_OF_ALL;
+    let function = Function { module, context, name, parameters, shared_bytes, large_clusters: false };
     let handle = state.handles.give(Kind::Function);
     state.functions.insert(handle, function);
     out.set(handle)
 }
 
+pub(super) fn get_attribute(state: &mut State, out: Out<c_int>, attribute: c_int, function: u64) -> Answer {
+    let function = state.function(function)?;
+    out.set(if attribute == SHARED_BYTES { function.shared_bytes.cast_signed() } else { 0 })
+}
+
+pub(super) fn set_attribute(state: &mut State, function: u64, attribute: c_int, value: c_int) -> Answer {
+    let most = state.attribute_of(SHARED_BYTES_MAX);
+    state.function(function)?;
+    let Some(function) = state.functions.get_mut(&function) else { return Ok(()) };
+    match attribute {
+        SHARED_BYTES if (0..=most).contains(&value) => function.shared_bytes = value.unsigned_abs(),
+        LARGE_CLUSTERS => function.large_clusters = value != 0,
+        _ => return Err(Status::INVALID_VALUE.into()),
+    }
+    Ok(())
+}
+
+pub(super) fn parameter(
+    state: &mut State,
+    function: u64,
+    index: usize,
+    offset: Out<usize>,
+    bytes: Out<usize>,
+) -> Answer {
+    let function = state.function(function)?;
+    let Some(this) = function.parameters.get(index) else { return Err(Status::INVALID_VALUE.into()) };
+    let before = function.parameters.iter().take(index);
+    offset.set(
+        before.fold(0, |at: usize, bytes| at.next_multiple_of(*bytes) + bytes).next_multiple_of(*this),
+    )?;
+    bytes.set_if_wanted(*this);
+    Ok(())
+}
+
 /// The sizes of a grid or a block.
-type Sizes = (c_uint, c_uint, c_uint);
+type Sizes = [c_uint; 3];
+
+/// What a launch is of.
+struct Launch {
+    function: u64,
+    grid: Sizes,
+    block: Sizes,
+    shared_bytes: c_uint,
+    stream: StreamArg,
+    parameters: Params,
+    extra: List<usize>,
+    cluster: Option<Sizes>,
+}
 
 #[allow(clippy::too_many_arguments)] // The call has as many.
 pub(super) fn launch(
@@ -97,27 +183,96 @@ pub(super) fn launch(
     block_x: c_uint,
     block_y: c_uint,
     block_z: c_uint,
-    _shared_bytes: c_uint,
+    shared_bytes: c_uint,
     stream: StreamArg,
     parameters: Params,
     extra: List<usize>,
 ) -> Answer {
-    let stream = state.stream(stream)?;
-    let Some(function) = state.functions.get(&function).cloned() else {
-        return Err(state.unknown(Kind::Function, function).into());
-    };
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    enqueue(state, &Launch { function, grid, block, shared_bytes, stream, parameters, extra, cluster: None })
+}
+
+/// `CUlaunchConfig`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct LaunchConfig {
+    grid: Sizes,
+    block: Sizes,
+    shared_bytes: c_uint,
+    stream: StreamArg,
+    attributes: List<LaunchAttribute>,
+    count: c_uint,
+}
+
+/// `CUlaunchAttribute`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct LaunchAttribute {
+    id: c_uint,
+    pad: c_uint,
+    value: [c_uint; 16],
+}
+
+pub(super) fn launch_with_attributes(
+    state: &mut State,
+    config: List<LaunchConfig>,
+    function: u64,
+    parameters: Params,
+    extra: List<usize>,
+) -> Answer {
+    let config = config.take(1)?.into_iter().next().ok_or(Status::INVALID_VALUE)?;
+    let mut cluster = None;
+    for LaunchAttribute { id, value, .. } in config.attributes.take(config.count as usize)? {
+        let (id, [x, y, z, ..]) = (id, value);
+        let lacks = match id {
+            COOPERATIVE => state.attribute_of(COOPERATIVE_LAUNCH) == 0,
+            CLUSTER => {
+                cluster = Some([x, y, z]);
+                state.attribute_of(CLUSTER_LAUNCH) == 0
+            }
+            OVERLAPPING => state.attribute_of(MAJOR) < 9,
+            _ => return Err(Status::INVALID_VALUE.into()),
+        };
+        if lacks {
+            return Err(Status::NOT_SUPPORTED.into());
+        }
+        let resident = u64::from(state.attribute_of(MULTIPROCESSORS).unsigned_abs());
+        if id == COOPERATIVE && product(config.grid) > resident * BLOCKS_OF_A_MULTIPROCESSOR {
+            return Err(Status::COOPERATIVE_LAUNCH_TOO_LARGE.into());
+        }
+    }
+    let LaunchConfig { grid, block, shared_bytes, stream, .. } = config;
+    enqueue(state, &Launch { function, grid, block, shared_bytes, stream, parameters, extra, cluster })
+}
+
+fn product(sizes: Sizes) -> u64 {
+    sizes.into_iter().fold(1, |all, size| all.saturating_mul(u64::from(size)))
+}
+
+fn enqueue(state: &mut State, launch: &Launch) -> Answer {
+    let stream = state.stream(launch.stream)?;
+    let function = state.function(launch.function)?;
     if state.streams.get(&stream).is_none_or(|stream| stream.context != function.context) {
         return Err(Status::INVALID_HANDLE.into());
     }
-    let threads = |(x, y, z): Sizes| u64::from(x).saturating_mul(u64::from(y)).saturating_mul(u64::from(z));
-    let (grid, block) = (threads((grid_x, grid_y, grid_z)), threads((block_x, block_y, block_z)));
-    if grid == 0 || !(1..=BLOCK_THREADS_MAX).contains(&block) {
+    if product(launch.grid) == 0
+        || !(1..=BLOCK_THREADS_MAX).contains(&product(launch.block))
+        || launch.shared_bytes > function.shared_bytes
+    {
         return Err(Status::INVALID_VALUE.into());
     }
-    if parameters.is_null() && !extra.is_null() {
+    if let Some(cluster) = launch.cluster {
+        let most = if function.large_clusters { 16 } else { 8 };
+        let divides =
+            launch.grid.into_iter().zip(cluster).all(|(grid, cluster)| cluster > 0 && grid % cluster == 0);
+        if !divides || product(cluster) > most {
+            return Err(Status::INVALID_CLUSTER_SIZE.into());
+        }
+    }
+    if launch.parameters.is_null() && !launch.extra.is_null() {
         return Err(Status::NOT_SUPPORTED.into());
     }
-    let places = parameters.take(function.parameters.len())?;
+    let places = launch.parameters.take(function.parameters.len())?;
     let mut values = Vec::new();
     for (place, bytes) in places.into_iter().zip(&function.parameters) {
         values.push(number(&place.take(*bytes)?));

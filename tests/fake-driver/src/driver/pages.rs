@@ -150,6 +150,21 @@ impl Pages {
         there
     }
 
+    /// Of so many numbers, each at `to` becomes `factor` times the one at `from`, plus the one at `plus`.
+    pub(super) fn saxpy(&self, to: u64, factor: f32, from: u64, plus: u64, count: usize) -> bool {
+        let bytes = count * size_of::<f32>();
+        let there = bytes == 0 || [to, from, plus].into_iter().all(|address| self.holds(address, bytes));
+        if there && bytes > 0 {
+            let number = |bytes: &[u8]| f32::from_ne_bytes(bytes.try_into().unwrap_or_default());
+            let (from, plus) = (raw::read(from, bytes), raw::read(plus, bytes));
+            let both = from.chunks_exact(size_of::<f32>()).zip(plus.chunks_exact(size_of::<f32>()));
+            let all: Vec<u8> =
+                both.flat_map(|(x, y)| factor.mul_add(number(x), number(y)).to_ne_bytes()).collect();
+            raw::write(to, &all);
+        }
+        there
+    }
+
     pub(super) fn live(&self) -> Live {
         let mut live = Live::default();
         for page in self.live.values() {

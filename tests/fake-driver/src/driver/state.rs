@@ -15,6 +15,7 @@ use super::handle::{Handles, Kind};
 use super::hosts::Hosted;
 use super::log::Log;
 use super::module::{Function, Module};
+use super::nvrtc::Program;
 use super::pages::Pages;
 use super::rules::Rules;
 use super::stream::Stream;
@@ -46,6 +47,9 @@ pub(super) struct State {
     pub(super) release_thresholds: BTreeMap<i32, u64>,
     pub(super) modules: BTreeMap<u64, Module>,
     pub(super) functions: BTreeMap<u64, Function>,
+    /// What the run-time compiler has at hand.
+    pub(super) programs: BTreeMap<u64, Program>,
+    pub(super) programs_made: u64,
     /// The captures that go on, by their ids.
     pub(super) captures: BTreeMap<u64, Capture>,
     pub(super) captures_made: u64,
@@ -205,6 +209,7 @@ impl State {
         self.primaries.clear();
         // Those whose first stream was destroyed before are of no context any more.
         self.captures.clear();
+        self.programs.clear();
         self.buried.clear();
         self.rules.clear();
         self.releases += 1;
@@ -220,6 +225,7 @@ impl State {
             streams: count(self.streams.values().filter(|stream| stream.is_counted()).count()),
             events: count(self.events.len()),
             modules: count(self.modules.len()),
+            programs: count(self.programs.len()),
             graphs: count(self.graphs.len()),
             graph_execs: count(self.execs.len()),
             queued: count(queued),

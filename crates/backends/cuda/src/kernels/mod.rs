@@ -16,6 +16,8 @@
 //! | [`ILLEGAL_ADDRESS`] | none | stores where nothing is mapped: `CUDA_ERROR_ILLEGAL_ADDRESS` (700) |
 //! | [`ASSERT_FAILS`] | none | fails an assertion: `CUDA_ERROR_ASSERT` (710), and the driver prints it |
 //!
+//! [`SAXPY`] is in a text of its own, and takes what a kernel in CUDA C of that name would.
+//!
 //! [`Kernels`] launches them without an `unsafe` of the caller's, [`TimedSteps`] steps of work that tell when they ended.
 //!
 //! ```no_run
@@ -36,6 +38,12 @@ pub use work::{Fault, Kernels};
 
 /// All of the kernels: one module's text.
 pub const PTX: &str = include_str!("kernels.ptx");
+
+/// A text of its own, with [`SAXPY`]: for where there is no run-time compiler.
+pub const SAXPY_PTX: &str = include_str!("saxpy.ptx");
+
+/// Of `n` numbers, `z = a * x + y`, rounded once: `(float *z, float a, const float *x, const float *y, unsigned n)`. Any grid and block in one dimension.
+pub const SAXPY: &str = "saxpy";
 
 /// Busy for `ns`: `(ns)`. Any grid and block.
 pub const OCCUPY: &str = "occupy";
@@ -104,10 +112,15 @@ mod tests {
 
     #[test]
     fn the_text_is_what_the_drivers_compiler_reads() {
-        assert!(PTX.is_ascii(), "no other letters, in comments neither");
-        let code: Vec<_> =
-            PTX.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("//")).take(3).collect();
-        assert_eq!(code, [".version 6.0", ".target sm_70", ".address_size 64"]);
+        for text in [PTX, SAXPY_PTX] {
+            assert!(text.is_ascii(), "no other letters, in comments neither");
+            let code = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("//"));
+            assert_eq!(
+                code.take(3).collect::<Vec<_>>(),
+                [".version 6.0", ".target sm_70", ".address_size 64"]
+            );
+        }
+        assert!(SAXPY_PTX.contains(&format!(".visible .entry {SAXPY}(")));
     }
 
     #[test]

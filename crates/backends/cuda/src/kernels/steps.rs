@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Seq};
 
 use crate::clock::ClockOffset;
+use crate::function::Function;
 use crate::graph::Graph;
 use crate::kernels;
-use crate::module::{Function, Module};
+use crate::module::Module;
 use crate::wait::{CuStream, CudaKernelWord};
 use crate::words::StreamWords;
 

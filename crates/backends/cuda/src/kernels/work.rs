@@ -2,8 +2,9 @@
 
 use wakeline_core::{Error, Nanos};
 
+use crate::function::Function;
 use crate::kernels;
-use crate::module::{Function, Module};
+use crate::module::Module;
 use crate::wait::{CuStream, CudaContext, CudaKernelWord};
 
 /// The kernels, loaded into a context. Clones are handles of one module.
