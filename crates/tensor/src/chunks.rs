@@ -24,6 +24,9 @@ pub const CHUNK_BYTES: usize = 4 << 20;
 pub const CHUNKS_AT_A_TIME: usize = 3;
 
 /// [`CHUNK_BYTES`] a piece, [`CHUNKS_AT_A_TIME`] of them in flight: so much pinned memory at once, and no more in one poll, however many numbers there are.
+///
+/// Where the device's pool has no such blocks yet, the first polls pin them, which is slow. To have that done by then, make as many by
+/// [`Memory::pinned`](wakeline_ops::port::Memory::pinned) where it does not matter, and drop them: the pool keeps them.
 impl<T: Element, D: Memory> Tensor<T, D> {
     /// A tensor of these numbers, row by row, sent piece by piece.
     ///

@@ -26,7 +26,8 @@ impl<T: Element, D: Memory> Tensor<T, D> {
         CopyTo { from: self.named(), target }
     }
 
-    /// Copies its numbers to what is borrowed, in place; the borrow comes back with the end of it. Its errors are those of [`copy_to`](Self::copy_to).
+    /// Copies its numbers to what is borrowed, in place; the borrow comes back with the end of it. To a part of a tensor:
+    /// [`ViewMut::copy_from`](crate::ViewMut::copy_from). Its errors are those of [`copy_to`](Self::copy_to).
     ///
     /// ```
     /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
@@ -41,8 +42,7 @@ impl<T: Element, D: Memory> Tensor<T, D> {
     /// # Ok::<(), wakeline_core::Error>(())
     /// ```
     pub fn copy_into<'t>(&self, target: &'t mut Self) -> Lent<CopyInto<T, D>, &'t mut Self> {
-        let op = CopyInto { from: self.named(), to: target.named(), element: PhantomData };
-        Lent::new(op, target)
+        Lent::new(CopyInto::new(self.named(), target.named()), target)
     }
 
     /// A copy of it in memory of its own, row by row.
@@ -111,6 +111,13 @@ pub struct CopyInto<T, D: Memory> {
     from: Named<D>,
     to: Named<D>,
     element: PhantomData<fn() -> T>,
+}
+
+impl<T, D: Memory> CopyInto<T, D> {
+    /// To a part of what is lent by who has its one name.
+    pub(crate) const fn new(from: Named<D>, to: Named<D>) -> Self {
+        Self { from, to, element: PhantomData }
+    }
 }
 
 impl<T: Element, D: Memory> DeviceOp for CopyInto<T, D> {

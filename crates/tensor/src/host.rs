@@ -75,7 +75,7 @@ pub struct FromHost<T, D> {
 }
 
 /// That so many numbers are those of a layout.
-fn fits(layout: &Layout, count: usize) -> Result<(), Error> {
+pub(crate) fn fits(layout: &Layout, count: usize) -> Result<(), Error> {
     if layout.count() == count {
         return Ok(());
     }

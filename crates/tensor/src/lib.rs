@@ -10,6 +10,7 @@
 //! | its numbers on the host | [`Tensor::to_host`] |
 //! | many numbers, with little pinned memory | [`Tensor::send_in_chunks`], [`Tensor::fetch_in_chunks`] |
 //! | to copy it | [`Tensor::dup`], [`Tensor::copy_to`], [`Tensor::copy_into`] |
+//! | to write a part of it, in place | [`Tensor::view_mut`] |
 //! | another shape, parts of it | [`Tensor::reshape`], [`Tensor::slice`], [`Tensor::select`], [`Tensor::permute`] |
 //! | one of memory that another library has allocated | [`Tensor::from_foreign`], [`Tensor::give_back`] |
 //! | kernels on it | [`kernel!`], [`typed`]; [`launch()`], [`Tensor::span`] |
@@ -59,6 +60,7 @@ mod tensor;
 mod tensor_op;
 pub mod typed;
 mod view;
+mod view_mut;
 
 pub use block::Span;
 pub use chunks::{CHUNK_BYTES, CHUNKS_AT_A_TIME};
@@ -76,5 +78,6 @@ pub use random::Float;
 pub use tensor::Tensor;
 pub use tensor_op::{Partitioned, Reshaped, TensorOp};
 pub use typed::{Plan, THREADS_DEFAULT};
+pub use view_mut::{OverwriteInto, ViewMut};
 #[doc(inline)]
 pub use wakeline_ops::port::{PoolUse, Pools};

@@ -41,19 +41,7 @@ impl<T, D: Memory> Tensor<T, D> {
     ///
     /// As [`slice`](Self::slice); a step of 0.
     pub fn stepped(&self, axis: usize, range: impl RangeBounds<usize>, step: usize) -> Result<Self, Error> {
-        let behind = |bound: &usize| bound.saturating_add(1);
-        let start = match range.start_bound() {
-            Bound::Included(start) => *start,
-            Bound::Excluded(before) => behind(before),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(last) => behind(last),
-            Bound::Excluded(end) => *end,
-            // Of a dimension that is not there, the error says so.
-            Bound::Unbounded => self.shape().get(axis).copied().unwrap_or(start),
-        };
-        Ok(self.view(self.layout().sliced(axis, start..end, step)?))
+        Ok(self.view(stepped(self.layout(), axis, range, step)?))
     }
 
     /// Of one dimension only what is at `index`, without that dimension: a row, a column.
@@ -93,4 +81,26 @@ impl<T, D: Memory> Tensor<T, D> {
     fn view(&self, layout: Layout) -> Self {
         self.clone().with_layout(layout)
     }
+}
+
+/// Of one dimension only each `step`th in this range.
+pub(crate) fn stepped(
+    layout: &Layout,
+    axis: usize,
+    range: impl RangeBounds<usize>,
+    step: usize,
+) -> Result<Layout, Error> {
+    let behind = |bound: &usize| bound.saturating_add(1);
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => behind(before),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => behind(last),
+        Bound::Excluded(end) => *end,
+        // Of a dimension that is not there, the error says so.
+        Bound::Unbounded => layout.dims().get(axis).copied().unwrap_or(start),
+    };
+    layout.sliced(axis, start..end, step)
 }

@@ -18,7 +18,7 @@ use wakeline_tensor::{IntoPartition, KernelArg, Lent, Partition, Tensor, TensorO
 
 type Bytes = Tensor<u8, SimDevice>;
 
-const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+const ONE: Shape = Shape::new([1; 3], [1; 3]);
 const RUN: Nanos = Nanos::from_micros(50);
 
 fn bytes(rig: &Rig, dims: &[usize], byte: u8) -> Bytes {
@@ -193,6 +193,36 @@ fn a_borrowed_operation_runs_in_every_way_and_an_error_just_ends_the_borrow() {
     assert_eq!(rig.run(tensor.to_host().on(&rig.runtime)).unwrap(), [7; 4]);
     drop((tensor, from, short));
     rig.assert_clean();
+}
+
+#[test]
+fn a_part_of_a_borrowed_tensor_is_written_in_place_where_nobody_else_names_it() {
+    let rig = Rig::new();
+    let mut tensor = bytes(&rig, &[4, 3], 0);
+    let column = bytes(&rig, &[4], 7);
+    let ((), view) =
+        rig.run(tensor.view_mut().select(1, 1).unwrap().copy_from(&column).on(&rig.runtime)).unwrap();
+    assert_eq!(view.shape(), [4]);
+    let tensor = view.into_tensor();
+    let rest = tensor.view_mut().slice(0, 2..).unwrap().stepped(1, .., 2).unwrap();
+    rig.run(rest.permute(&[1, 0]).unwrap().overwrite(vec![1, 2, 3, 4]).on(&rig.runtime)).map(drop).unwrap();
+    let read = rig.run(tensor.to_host().on(&rig.runtime)).unwrap();
+    assert_eq!(read, [0, 7, 0, 0, 7, 0, 1, 7, 3, 2, 7, 4]);
+    let clone = tensor.clone();
+    let shared = tensor.view_mut().select(0, 0).unwrap().overwrite(vec![0; 3]).on(&rig.runtime);
+    assert_eq!(rig.run(shared).map(drop).unwrap_err().code(), ErrorCode::TensorShared);
+    drop(clone);
+    let long = tensor.view_mut().select(0, 0).unwrap().overwrite(vec![0; 4]).on(&rig.runtime);
+    assert_eq!(
+        rig.run(long).map(drop).unwrap_err().to_string(),
+        "shape [3]: it has 3 number(s), but 4 were handed in"
+    );
+    let error = tensor.view_mut().select(0, 4).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidShape);
+    drop(column);
+    let _ = tensor;
+    rig.settle();
+    assert_eq!(rig.device.misuses(), []);
 }
 
 #[test]
