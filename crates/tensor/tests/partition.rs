@@ -18,7 +18,7 @@ use wakeline_tensor::{IntoPartition, KernelArg, Lent, Partition, Tensor, TensorO
 
 type Bytes = Tensor<u8, SimDevice>;
 
-const ONE: Shape = Shape { blocks: [1; 3], threads: [1; 3], shared_bytes: 0 };
+const ONE: Shape = Shape::new([1; 3], [1; 3]);
 const RUN: Nanos = Nanos::from_micros(50);
 
 fn bytes(rig: &Rig, dims: &[usize], byte: u8) -> Bytes {
