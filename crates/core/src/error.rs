@@ -132,6 +132,8 @@ codes! {
     0x002D GateDropped "a gate was opened because its handle was dropped, and not by `open`; what was behind it has run",
     /// A runtime whose flights have not all ended in time. Arguments: how many are in flight, the time waited.
     0x002E NotDrained "{} operation(s) are still in flight after {}: nothing of them was ended or freed; wait for longer, or close what tends them, which leaks what they keep",
+    /// There is no room in the queue of a stream behind a gate that may be closed. Arguments: how many entries were asked for, how many are taken, how many there are.
+    0x002F QueueFull "{} more entries were to be enqueued in a stream whose queue has {} of at most {}, and a gate that is closed may be in front of them, so that room cannot be waited for: enqueue less ahead, or open the gate first; many operations go a few at a time by `join_all`",
 }
 
 impl ErrorCode {

@@ -20,6 +20,8 @@
 //! Failure modes: work that is not submitted here (another user of the stream, [`async_on`](crate::DeviceOp::async_on)), and the first of
 //! a kind, take no time as far as is known; streams that slow each other down are each as slow as they were before.
 
+use core::mem::ManuallyDrop;
+use core::num::NonZeroU64;
 use core::sync::atomic::AtomicU64;
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
@@ -30,9 +32,10 @@ use smallvec::SmallVec;
 use wakeline_core::{Instant, Nanos};
 
 use crate::lanes::Places;
+use crate::lock;
 use crate::panics::survive;
-use crate::stream::IN_FLIGHT_MAX;
-use crate::sync::{AtomicUsize, Lock, Ordering};
+use crate::stream::ENTRIES_MAX;
+use crate::sync::{AtomicU64 as SyncU64, Lock, Ordering};
 
 /// A rate of one: the work takes as long as it is expected to. Rates are kept within a sixteenth and sixteen times of it, and no end changes one by more than a half: what
 /// is known of a kind may be far off once.
@@ -49,17 +52,28 @@ const BACKLOG_NS_MAX: u64 = 3_600_000_000_000;
 /// How many of those who wait for a place are woken for one.
 const WOKEN_PER_PLACE: usize = 2;
 
+/// What one place counts in what is taken; below that count the entries.
+pub(crate) const FLIGHT: u64 = 1 << 32;
+
+/// See [`Permit::mark`].
+pub(crate) const OTHERS: u64 = 1 << 63;
+
 /// Somebody waits for a place.
-const WAITS: usize = 1 << (usize::BITS - 1);
+const WAITS: u64 = 1 << 63;
 
 /// What all flights of a stream share.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// How many places there are, and how many are taken; with [`WAITS`] where somebody waits for one.
-    places: usize,
-    taken: AtomicUsize,
+    /// How many entries of the queue there are, of which each place takes two at least.
+    entries: u64,
+    /// How many places, each a [`FLIGHT`], and entries are taken; with [`WAITS`] where somebody waits for some.
+    taken: SyncU64,
     /// Who waits for one.
-    waiting: Lock<VecDeque<Waker>>,
+    waiting: Lock<Waiting>,
+    /// The highest place that is known to have landed, by its number.
+    landed: AtomicU64,
+    /// The last gate that may be in front of what is enqueued next, by its number; 0 for none.
+    last_gate: AtomicU64,
     /// How much work was submitted since the beginning, as it is expected to take.
     work_ns: AtomicU64,
     /// Where ends are counted from: when the last one came as far as is known, and how much of the work was behind it.
@@ -74,12 +88,50 @@ pub(crate) struct Lane {
     branches_until: AtomicU64,
 }
 
+/// Who waits for a place, those first who have waited longest.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: VecDeque<(Turn, Waker)>,
+    turns: u64,
+}
+
+/// Where somebody stands among those who wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Turn(NonZeroU64);
+
+impl Waiting {
+    fn place(&self, turn: Turn) -> Option<usize> {
+        self.wakers.binary_search_by_key(&turn, |(its, _)| *its).ok()
+    }
+
+    fn get_mut(&mut self, turn: Turn) -> Option<&mut Waker> {
+        let place = self.place(turn)?;
+        self.wakers.get_mut(place).map(|(_, waker)| waker)
+    }
+
+    fn remove(&mut self, turn: Turn) -> Option<Waker> {
+        let place = self.place(turn)?;
+        self.wakers.remove(place).map(|(_, waker)| waker)
+    }
+
+    fn push(&mut self, waker: Waker) -> Turn {
+        let turn = Turn(NonZeroU64::MIN.saturating_add(self.turns));
+        self.turns += 1;
+        self.wakers.push_back((turn, waker));
+        turn
+    }
+}
+
 /// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
 #[derive(Debug)]
 pub(crate) struct Permit {
     lane: Arc<Lane>,
-    /// Those in other streams, where the work branches out.
-    also: Option<Places>,
+    /// What it has of what is taken: a [`FLIGHT`], and entries of the queue.
+    taken: u64,
+    /// The last place that its work has recorded, by its number; 0 for none. With [`OTHERS`] where there are some in other streams.
+    mark: u64,
+    /// Those in other streams, where the work branches out. Dropped by hand, so that where there are none nothing is called.
+    also: ManuallyDrop<Option<Places>>,
 }
 
 /// What is expected of a flight.
@@ -106,15 +158,17 @@ pub(crate) struct Lesson {
 
 impl Lane {
     pub(crate) fn new() -> Arc<Self> {
-        Self::of(IN_FLIGHT_MAX)
+        Self::of(ENTRIES_MAX)
     }
 
-    /// One with so many places.
-    pub(crate) fn of(places: usize) -> Arc<Self> {
+    /// One with so many entries.
+    pub(crate) fn of(entries: u32) -> Arc<Self> {
         Arc::new(Self {
-            places,
-            taken: AtomicUsize::new(0),
-            waiting: Lock::new(VecDeque::new()),
+            entries: entries.into(),
+            taken: SyncU64::new(0),
+            waiting: Lock::new(Waiting::default()),
+            landed: AtomicU64::new(0),
+            last_gate: AtomicU64::new(0),
             work_ns: AtomicU64::new(0),
             anchor_at: AtomicU64::new(0),
             anchor_work: AtomicU64::new(0),
@@ -125,73 +179,179 @@ impl Lane {
         })
     }
 
-    /// A place among what is in flight, once there is one. Where there is none, looks through who waits, so that each task waits once
-    /// however often it is polled.
+    /// A place among what is in flight and as many entries of the queue, no more than there are, once there is room for both. Where there is none, the task is woken when there may be; `turn` is
+    /// where it waits, once, however often it is polled.
     #[inline]
-    pub(crate) fn admit(self: &Arc<Self>, context: &Context<'_>) -> Poll<Permit> {
-        if self.take_one() || self.wait_for_one(context) { Poll::Ready(self.permit()) } else { Poll::Pending }
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        entries: u32,
+        turn: &mut Option<Turn>,
+        context: &Context<'_>,
+    ) -> Poll<Permit> {
+        if self.take(entries) {
+            if turn.is_some() {
+                self.leave(turn);
+            }
+            return Poll::Ready(self.permit(entries));
+        }
+        if self.wait_for_one(entries, turn, context) {
+            Poll::Ready(self.permit(entries))
+        } else {
+            Poll::Pending
+        }
     }
 
     #[inline]
-    fn permit(self: &Arc<Self>) -> Permit {
-        Permit { lane: Arc::clone(self), also: None }
+    fn permit(self: &Arc<Self>, entries: u32) -> Permit {
+        Permit {
+            lane: Arc::clone(self),
+            taken: FLIGHT + u64::from(entries),
+            mark: 0,
+            also: ManuallyDrop::new(None),
+        }
     }
 
     #[inline]
-    pub(crate) fn take_one(&self) -> bool {
-        let one_more = |taken| (taken & !WAITS < self.places).then_some(taken + 1);
+    fn has_room(&self, taken: u64, entries: u32) -> bool {
+        (taken & (FLIGHT - 1)) + u64::from(entries) <= self.entries
+    }
+
+    /// A place, with so many entries, where there is room.
+    #[inline]
+    pub(crate) fn take(&self, entries: u32) -> bool {
+        let one_more = |taken| self.has_room(taken, entries).then_some(taken + FLIGHT + u64::from(entries));
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
 
-    /// Waits, unless there is a place after all.
+    /// So many entries more for one who has a place, where there is room.
+    pub(crate) fn take_more(&self, entries: u32) -> bool {
+        let more = |taken| {
+            let after = (taken & (FLIGHT - 1)) + u64::from(entries);
+            (after <= self.entries).then_some(taken + u64::from(entries))
+        };
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    /// The same whether or not there is room: they are in the queue.
+    pub(crate) fn take_anyway(&self, entries: u32) {
+        self.taken.fetch_add(u64::from(entries), Ordering::AcqRel);
+    }
+
+    /// How many entries are taken, and how many there are.
+    pub(crate) fn entries(&self) -> (u64, u32) {
+        (self.taken.load(Ordering::Relaxed) & (FLIGHT - 1), u32::try_from(self.entries).unwrap_or(u32::MAX))
+    }
+
+    /// Waits, unless there is room after all.
     #[cold]
-    fn wait_for_one(&self, context: &Context<'_>) -> bool {
+    fn wait_for_one(&self, entries: u32, turn: &mut Option<Turn>, context: &Context<'_>) -> bool {
         // Cloned and dropped without the lock: a waker is somebody else's code.
         let mut waker = Some(context.waker().clone());
+        let mut old = None;
         let admitted = {
             let mut waiting = self.waiting.lock();
-            // One place says how many are taken and whether somebody waits: who gives one back either comes before, or sees that.
-            let change = |taken| Some(if taken & !WAITS < self.places { taken + 1 } else { taken | WAITS });
+            // One number says what is taken and whether somebody waits: who gives some back either comes before, or sees that.
+            let change = |taken| {
+                let more = taken + FLIGHT + u64::from(entries);
+                Some(if self.has_room(taken, entries) { more } else { taken | WAITS })
+            };
             let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
-            let admitted = before.is_ok_and(|taken| taken & !WAITS < self.places);
-            if !admitted && !waiting.iter().any(|other| other.will_wake(context.waker())) {
-                waiting.extend(waker.take());
+            let admitted = before.is_ok_and(|taken| self.has_room(taken, entries));
+            if admitted {
+                old = turn.take().and_then(|turn| waiting.remove(turn));
+                self.nobody_waits(&waiting);
+            } else if let Some(place) = turn.and_then(|turn| waiting.get_mut(turn)) {
+                if !place.will_wake(context.waker()) {
+                    old = waker.take().map(|waker| core::mem::replace(place, waker));
+                }
+            } else {
+                *turn = waker.take().map(|waker| waiting.push(waker));
             }
             admitted
         };
-        drop(waker);
+        drop((waker, old));
         admitted
     }
 
-    /// Whether nothing is in front of whoever has a place.
+    /// Whoever waits there does so no longer. Where it has been woken and has not looked since, another is in its place.
+    #[cold]
+    pub(crate) fn leave(&self, turn: &mut Option<Turn>) {
+        let Some(turn) = turn.take() else { return };
+        let (left, was_woken) = {
+            let mut waiting = self.waiting.lock();
+            let left = waiting.remove(turn);
+            self.nobody_waits(&waiting);
+            let was_woken = left.is_none() && !waiting.wakers.is_empty();
+            (left, was_woken)
+        };
+        // Somebody else's, without the lock.
+        survive(|| drop(left));
+        if was_woken {
+            self.wake_some(false);
+        }
+    }
+
+    /// Notes it, under the lock, where that is so.
+    fn nobody_waits(&self, waiting: &Waiting) {
+        if waiting.wakers.is_empty() {
+            self.taken.fetch_and(!WAITS, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether nothing is in front of whoever has a place. Not where somebody waits.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) & !WAITS <= 1
+        self.taken.load(Ordering::Relaxed) < 2 * FLIGHT
     }
 
-    /// Whether nothing is in flight: all that was submitted has been seen to end, and none is on its way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.taken.load(Ordering::Acquire) & !WAITS == 0
+    /// A place and so many entries, whether or not there is room: for whoever waits on the spot, which is one a thread at most.
+    pub(crate) fn admit_anyway(self: &Arc<Self>, entries: u32) -> Permit {
+        self.taken.fetch_add(FLIGHT + u64::from(entries), Ordering::AcqRel);
+        self.permit(entries)
     }
 
-    /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
-    pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
-        self.taken.fetch_add(1, Ordering::AcqRel);
-        self.permit()
-    }
-
-    /// Gives a place back.
+    /// Gives so much back of what is taken: entries, and a [`FLIGHT`] with the last of them.
     #[inline]
-    pub(crate) fn give_one(&self) {
-        let before = self.taken.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn give(&self, count: u64) {
+        let before = self.taken.fetch_sub(count, Ordering::AcqRel);
         if before & WAITS != 0 {
-            self.wake_some(before & !WAITS == 1);
+            self.wake_some((before & !WAITS) - count < FLIGHT);
         }
+    }
+
+    /// All up to this place, by its number, is known to be done.
+    #[inline]
+    pub(crate) fn landed(&self, number: u64) {
+        // `Release`: whoever goes by it comes after all that whoever saw the end had seen.
+        self.landed.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether the place of this number is known to have landed.
+    pub(crate) fn has_landed(&self, number: u64) -> bool {
+        number <= self.landed.load(Ordering::Acquire)
+    }
+
+    /// What is enqueued from now on may be behind this gate.
+    pub(crate) fn behind_gate(&self, number: u64) {
+        self.last_gate.fetch_max(number, Ordering::SeqCst);
+    }
+
+    /// What is enqueued from now on may be behind all gates of this stream.
+    pub(crate) fn inherit_gates(&self, other: &Self) {
+        let number = other.last_gate();
+        if number > self.last_gate() {
+            self.behind_gate(number);
+        }
+    }
+
+    pub(crate) fn last_gate(&self) -> u64 {
+        self.last_gate.load(Ordering::SeqCst)
     }
 
     /// How many places are taken.
     pub(crate) fn in_flight(&self) -> usize {
-        self.taken.load(Ordering::Relaxed) & !WAITS
+        let taken = self.taken.load(Ordering::Relaxed) & !WAITS;
+        usize::try_from(taken / FLIGHT).unwrap_or(usize::MAX)
     }
 
     /// How long until all in flight has ended, as far as that is known.
@@ -216,15 +376,14 @@ impl Lane {
     fn wake_some(&self, all: bool) {
         let woken: SmallVec<[Waker; WOKEN_PER_PLACE]> = {
             let mut waiting = self.waiting.lock();
-            let count = if all { waiting.len() } else { waiting.len().min(WOKEN_PER_PLACE) };
-            let woken = waiting.drain(..count).collect();
-            if waiting.is_empty() {
-                self.taken.fetch_and(!WAITS, Ordering::AcqRel);
-            }
+            let wakers = &mut waiting.wakers;
+            let count = if all { wakers.len() } else { wakers.len().min(WOKEN_PER_PLACE) };
+            let woken = wakers.drain(..count).map(|(_, waker)| waker).collect();
+            self.nobody_waits(&waiting);
             woken
         };
         for waker in woken {
-            survive(|| waker.wake());
+            lock::wake(waker);
         }
     }
 
@@ -333,15 +492,63 @@ impl Permit {
         &self.lane
     }
 
-    pub(crate) const fn also(&mut self) -> &mut Option<Places> {
+    /// Those in other streams, to which some may be added.
+    pub(crate) fn also(&mut self) -> &mut Option<Places> {
+        self.mark |= OTHERS;
         &mut self.also
+    }
+
+    pub(crate) const fn others(&self) -> &ManuallyDrop<Option<Places>> {
+        &self.also
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the entries are below the place")]
+    pub(crate) const fn entries(&self) -> u32 {
+        self.taken as u32
+    }
+
+    /// What it has of what is taken in this stream, its own or one of the others.
+    pub(crate) fn taken_of(&mut self, lane: &Lane) -> Option<&mut u64> {
+        if core::ptr::eq(&raw const *self.lane, lane) {
+            return Some(&mut self.taken);
+        }
+        self.also.as_mut()?.share(lane).map(|share| &mut share.taken)
+    }
+
+    /// The last place that its work has recorded in this stream, by its number.
+    pub(crate) fn mark_of(&mut self, lane: &Lane) -> Option<&mut u64> {
+        if core::ptr::eq(&raw const *self.lane, lane) {
+            return Some(&mut self.mark);
+        }
+        self.also.as_mut()?.share(lane).map(|share| &mut share.mark)
+    }
+
+    /// Nobody knows whether its work is done.
+    pub(crate) fn lost(&mut self) {
+        self.mark &= OTHERS;
+        if let Some(places) = &mut *self.also {
+            places.lost();
+        }
+    }
+
+    /// Its work is done where there is more to be told of that, in all streams.
+    #[cold]
+    fn note_landed(&mut self) {
+        self.lane.landed(self.mark & !OTHERS);
+        if let Some(places) = &*self.also {
+            places.landed();
+        }
+        drop(ManuallyDrop::into_inner(core::mem::take(&mut self.also)));
     }
 }
 
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        self.lane.give_one();
+        if self.mark != 0 {
+            self.note_landed();
+        }
+        self.lane.give(self.taken);
     }
 }
 
@@ -363,7 +570,7 @@ mod tests {
 
     /// A ticket, and the place that goes with it.
     fn depart(lane: &Arc<Lane>, now: Instant, service: Option<Nanos>) -> (Ticket, Permit) {
-        let permit = lane.admit_anyway();
+        let permit = lane.admit_anyway(1);
         (lane.depart(now, service), permit)
     }
 
@@ -387,7 +594,7 @@ mod tests {
     #[test]
     fn the_first_of_all_is_where_ends_are_counted_from() {
         let lane = Lane::new();
-        let permits = [0; 3].map(|_| lane.admit_anyway());
+        let permits = [0; 3].map(|_| lane.admit_anyway(1));
         let begin = at(60_000_000);
         let [first, second] = [0; 2].map(|_| lane.depart(begin, Some(us(100))));
         assert_eq!((first.expected, second.expected), (Some(begin + us(100)), Some(begin + us(200))));
@@ -450,11 +657,15 @@ mod tests {
             }
         }
         let lane = Lane::of(2);
-        let places = [0; 2].map(|_| lane.admit_anyway());
+        let places = [0; 2].map(|_| lane.admit_anyway(1));
         let tasks: Vec<_> = (0..100).map(|_| Arc::new(Woken::default())).collect();
-        for task in tasks.iter().chain(&tasks) {
+        let mut turns = [None; 100];
+        for (task, turn) in tasks.iter().zip(&mut turns) {
             let waker = Waker::from(Arc::clone(task));
-            assert!(lane.admit(&Context::from_waker(&waker)).is_pending(), "twice, and registered once");
+            for _ in 0..2 {
+                let admitted = lane.admit(1, turn, &Context::from_waker(&waker));
+                assert!(admitted.is_pending(), "twice, and registered once");
+            }
         }
         let woken = || tasks.iter().map(|task| task.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let [first, second] = places;
@@ -478,7 +689,7 @@ mod tests {
         let third = depart(&lane, at(5_000), service);
         lane.arrive(&second.0, at(5_001), false);
         lane.arrive(&third.0, at(5_100), true);
-        let _other = lane.admit_anyway();
+        let _other = lane.admit_anyway(1);
         let next = depart(&lane, at(5_100), service).0.expected.unwrap();
         assert!(next.since(at(5_100)) <= us(125), "{next:?}");
     }
@@ -494,7 +705,7 @@ mod tests {
         lane.arrive(&second.0, at(240), true);
         lane.arrive(&third.0, at(340), true);
         drop((second, third));
-        let _other = lane.admit_anyway();
+        let _other = lane.admit_anyway(1);
         assert_eq!(depart(&lane, at(341), Some(us(100))).0.expected, Some(at(540)));
     }
 
