@@ -163,7 +163,7 @@ impl<T: TimeLine> SimDevice<T> {
 
     /// How many gates there are: made, and not dropped.
     pub fn gates(&self) -> usize {
-        self.with(crate::state::State::gates_in_use)
+        self.with(State::gates_in_use)
     }
 }
 
