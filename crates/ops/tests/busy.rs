@@ -59,7 +59,10 @@ fn one_that_is_made_of_a_busy_one_pends_and_is_not_kept_from_running_later() {
 }
 
 /// Polls a future of its own when it is woken, on the spot.
-struct PollsOnTheSpot(Mutex<(Option<Op>, Option<Result<u8, Error>>)>);
+struct PollsOnTheSpot(Mutex<Polled>);
+
+/// The future, and what it gave.
+type Polled = (Option<Op>, Option<Result<u8, Error>>);
 
 impl Wake for PollsOnTheSpot {
     fn wake(self: Arc<Self>) {
