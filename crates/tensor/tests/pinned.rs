@@ -1,5 +1,8 @@
 //! Pinned memory of the user's: nobody touches it while a device does.
 
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
 use core::pin::pin;
 use core::task::{Context, Waker};
 use std::sync::Arc;
@@ -88,9 +91,9 @@ fn a_future_that_is_dropped_in_flight_leaves_its_buffer_to_the_device() {
         let mut future = Box::pin(op.on(&runtime));
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         if forgets {
-            core::mem::forget(future)
+            core::mem::forget(future);
         } else {
-            drop(future)
+            drop(future);
         }
         // Others get pinned memory of the same size meanwhile, and not this.
         let mut other = PinnedBuffer::new(&device, 64).unwrap();
