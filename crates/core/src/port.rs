@@ -325,6 +325,10 @@ pub trait Tend<P: CompletionPort>: Clock {
     /// MUST NOT do so here, nor make a driver call. Provided: nothing.
     fn let_go(&self) {}
 
+    /// What is tended may end from now on, of which nobody could know when: the host has opened a gate that it was behind, say. Where who tends looks ever more seldom at
+    /// what is long in coming, it looks closely again. Provided: nothing.
+    fn attend(&self) {}
+
     /// Wakes `waker` once at about `at`, or earlier.
     ///
     /// MUST NOT call it from within. Who tends may have closed: then nobody is woken.

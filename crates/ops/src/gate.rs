@@ -38,7 +38,8 @@ pub const GATE_MS_MAX: u64 = 10_000;
 /// Until it is opened all that is enqueued behind it waits: what this operation composes, later operations of the same stream, and what conflicts with those. So submit
 /// in the order in which the gates are opened: whoever waits for a result before opening a gate that the result is behind, in a stream that both use, waits until the deadline.
 /// On an NVIDIA H200 a fault of the device was told only when no stream waited for a word any more: by the deadline at most.
-/// Costs three allocations and an entry in the queue of times of who tends, until that time. Opening it is a store under a lock of its own.
+/// Costs four allocations and an entry in the queue of times of who tends, until that time. Opening it is a store under a lock of its own, behind which who tends is told,
+/// and woken where it sleeps.
 ///
 /// ```
 /// use std::pin::pin;
@@ -90,6 +91,7 @@ struct Shut<D: Gates> {
     word: Weak<D::Word>,
     gates: Arc<ClosedGates>,
     number: u64,
+    core: Weak<Core<D>>,
 }
 
 impl<D: Gates> Shut<D> {
@@ -98,6 +100,10 @@ impl<D: Gates> Shut<D> {
             D::open(&word);
         }
         self.gates.open(self.number);
+        // Behind the store, which is what counts.
+        if let Some(core) = self.core.upgrade() {
+            core.tender.attend();
+        }
     }
 }
 
@@ -202,7 +208,7 @@ impl<D: Gates> DeviceOp for GateOp<D> {
         submission.retain_shared(&word);
         let number = core.gates.close(stream.lane());
         let (gates, weak) = (Arc::clone(&core.gates), Arc::downgrade(&word));
-        let shut = inner.shut.get_or_init(|| Shut { word: weak, gates, number });
+        let shut = inner.shut.get_or_init(|| Shut { word: weak, gates, number, core: Arc::downgrade(core) });
         let now = core.tender.now();
         let is_open = {
             let mut phase = inner.phase.lock();

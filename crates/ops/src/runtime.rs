@@ -75,6 +75,7 @@ pub(crate) trait Tender<P: CompletionPort>: Send + Sync {
     fn again(&self, context: &mut Context<'_>);
     fn unwatch(&self, lookout: &Lookout, who: usize);
     fn let_go(&self);
+    fn attend(&self);
     fn alarm(&self, at: Instant, waker: &Waker);
 }
 
@@ -102,6 +103,10 @@ impl<P: CompletionPort, T: Tend<P> + Send + Sync> Tender<P> for T {
 
     fn let_go(&self) {
         Tend::let_go(self);
+    }
+
+    fn attend(&self) {
+        Tend::attend(self);
     }
 
     fn alarm(&self, at: Instant, waker: &Waker) {

@@ -47,7 +47,7 @@ impl ParkPolicy {
     pub const HARDWARE_US_LIMIT: u32 = 1_000_000;
 
     /// Spin for at most `spin_us_max` microseconds a park, then look again after every `nap_us` microseconds
-    /// asleep.
+    /// asleep. A [`Watcher`](crate::Watcher)'s naps grow: to a 64th of how long it has been since it began to watch the last word, and a millisecond.
     ///
     /// # Errors
     ///

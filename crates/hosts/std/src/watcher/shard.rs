@@ -41,6 +41,10 @@ use stale::Sweep;
 /// How many arrivals one turn takes at most, so that words are looked at in between.
 const ARRIVALS_PER_TURN_MAX: usize = 1_024;
 
+/// Naps grow to this part of the time for which no new word has been watched, and to a millisecond.
+const NAP_PART: u64 = 64;
+const NAP_MAX: Nanos = Nanos::from_millis(1);
+
 /// While words are watched, what has come in is looked at in one of so many turns, each of which takes 0.1 us or so.
 const TURNS_PER_LOOK: u32 = 4;
 
@@ -54,6 +58,8 @@ pub(super) struct Shard {
     tokens: AtomicBool,
     /// A task has ended its flight by itself.
     stale: AtomicBool,
+    /// What is watched may come from now on, however long it has been in coming.
+    attends: AtomicBool,
     core: CachePadded<Lock<Core>>,
     /// Since when the leader has been in code that is not ours; zero while it is not. Changed from a time by [`Shard::lead_from`] alone.
     pub(super) away_since: CachePadded<AtomicU64>,
@@ -199,6 +205,7 @@ impl Shard {
             closed: AtomicBool::new(false),
             tokens: AtomicBool::new(false),
             stale: AtomicBool::new(false),
+            attends: AtomicBool::new(false),
             core: CachePadded::new(Lock::new(core)),
             away_since: CachePadded::new(AtomicU64::new(0)),
             counters: CachePadded::default(),
@@ -255,6 +262,12 @@ impl Shard {
         self.door.ring(Instant::ORIGIN);
     }
 
+    /// Has words be watched closely again.
+    pub(super) fn attend(&self) {
+        self.attends.store(true, Ordering::Release);
+        self.door.ring(Instant::ORIGIN);
+    }
+
     /// Ends what comes too late.
     fn refuse(&self) {
         while let Some(notice) = self.inbox.pop() {
@@ -282,7 +295,7 @@ impl Shard {
 
     /// Whether nothing has come in since the last turn: the last look before the leader sleeps.
     pub(super) fn is_quiet(&self) -> bool {
-        self.inbox.is_empty() && !self.tokens.load(Ordering::Acquire)
+        self.inbox.is_empty() && !self.tokens.load(Ordering::Acquire) && !self.attends.load(Ordering::Acquire)
     }
 }
 
@@ -312,6 +325,9 @@ impl Core {
         }
         self.due = due;
         self.sweep(shard, now);
+        if shard.attends.load(Ordering::Relaxed) && shard.attends.swap(false, Ordering::Acquire) {
+            self.hot_since = now;
+        }
         if shard.tokens.load(Ordering::Relaxed) && shard.tokens.swap(false, Ordering::Acquire) {
             for number in self.numbers() {
                 // Those alone: to look at the others would end their sleeps.
@@ -439,7 +455,9 @@ impl Core {
         if now < self.hot_since + self.spin {
             Pace::Spin
         } else {
-            Pace::Nap { until: sharp.min(blunt).min(now + self.nap) }
+            // What is long in coming is looked at ever more seldom, and told late by no more than that part of how long it took.
+            let long = Nanos::from_nanos(now.since(self.hot_since).as_nanos() / NAP_PART).min(NAP_MAX);
+            Pace::Nap { until: sharp.min(blunt).min(now + self.nap.max(long)) }
         }
     }
 

@@ -184,6 +184,10 @@ where
         hub.posts.iter().for_each(|post| post.shard.let_go(&hub.clock));
     }
 
+    fn attend(&self) {
+        self.home.hub.posts.iter().for_each(|post| post.shard.attend());
+    }
+
     fn alarm(&self, at: Instant, waker: &Waker) {
         let look = Look::<Arc<HostLine>>::new(Tag::new(), None, at);
         look.tag.waker.register(waker);

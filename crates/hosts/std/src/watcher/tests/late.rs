@@ -164,13 +164,26 @@ fn a_leader_spins_then_naps_and_sleeps_where_no_word_is_watched() {
     assert_eq!(pace(&stage), Pace::Look);
     stage.run(at(10_001));
     assert!(matches!(pace(&stage), Pace::Nap { .. }), "a look at a backstop is no new watch");
+    // What is long in coming is looked at more seldom, by a part of how long that is and within a bound, unless somebody says that it may come now.
+    let nap = |stage: &Stage| match pace(stage) {
+        Pace::Nap { until } => until.since(stage.time.now()),
+        pace => panic!("{pace:?}"),
+    };
+    stage.time.pass_to(at(10_100));
+    let grown = nap(&stage);
+    assert!((us(150)..us(160)).contains(&grown), "{grown}");
+    stage.shard.attend();
+    let _ = stage.turn();
+    assert_eq!(pace(&stage), Pace::Spin);
+    stage.time.pass_to(stage.time.now() + SPIN);
+    assert_eq!(nap(&stage), NAP);
     // Another that comes has them all watched closely again.
     let second = stage.fly(&spec.on(&line, 1));
-    stage.run(at(10_010));
+    stage.run(stage.time.now() + us(1));
     assert_eq!(pace(&stage), Pace::Spin);
     watched.abandon();
     second.abandon();
-    stage.run(at(10_300));
+    stage.run(at(10_900));
     assert_eq!(pace(&stage), Pace::Sleep { sharp: Instant::MAX, blunt: Instant::MAX });
 
     // A landing is met sharply, a deadline or a shared time bluntly.
@@ -179,7 +192,7 @@ fn a_leader_spins_then_naps_and_sleeps_where_no_word_is_watched() {
     let begin = stage.time.now();
     let exact = stage.fly(&spec.clone().on(&line, 2));
     let late = stage.fly(&Spec { late: us(700), ..spec }.on(&line, 3));
-    stage.run(at(10_310));
+    stage.run(at(10_910));
     let shared = |until: Instant| Instant::from_nanos(until.as_nanos() / 700_000 * 700_000);
     let blunt = shared(begin + us(5_000 - 700 - 50));
     assert_eq!(pace(&stage), Pace::Sleep { sharp: begin + us(4_950), blunt });
