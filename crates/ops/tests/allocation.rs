@@ -17,12 +17,14 @@ use wakeline_core::Error;
 use wakeline_ops::port::Shape;
 use wakeline_ops::{Completion, DeviceOp, Runtime, RuntimeConfig, StreamPoolRoundRobin, value, zip};
 use wakeline_std::{Point, Watcher, block_on};
-use wakeline_tensor::{KernelArg, Tensor, launch};
+use wakeline_tensor::{KernelArg, Tensor, kernel, launch};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const SHAPE: Shape = Shape::new([1; 3], [1; 3]);
+
+kernel! { struct Typed(out z: [u8], in a: [u8], in b: [u8], in c: [u8], in d: [u8], x: u8, y: f64, n: u32); }
 
 /// A chain of every kind that does not allocate by what it is.
 fn chain(tensor: Arc<Tensor<u8, Noop>>) -> impl DeviceOp<Device = Noop, Output = u32> {
@@ -83,6 +85,16 @@ fn operations_allocate_nothing() {
     assert_eq!(allocations(1_000, on_the_spot), 0, "waited for on the spot");
     let branches = || at_once(diamond().on(&runtime));
     assert_eq!(allocations(1_000, branches), 0, "in several streams");
+    // As many arguments as are kept without one; some of them borrowed.
+    // SAFETY: the kernel does nothing.
+    let typed = unsafe { Typed::bind(runtime.device(), NoopKernel) }.unwrap();
+    let mut written = Tensor::<u8, _>::full(8, 1).on(&runtime).sync().unwrap();
+    let other = Tensor::<u8, _>::full(8, 1).on(&runtime).sync().unwrap();
+    let borrowed = || {
+        let call = typed.call(&mut written, &*tensor, Arc::clone(&tensor), &other, &*tensor, 1, 2.0, 42);
+        at_once(call.on(&runtime)).map(|(.., n)| n)
+    };
+    assert_eq!(allocations(1_000, borrowed), 0, "a typed launch");
     let mut scope = Box::pin(runtime.scope(async {
         let run = || at_once(chain(Arc::clone(&tensor)).into_future());
         assert_eq!(allocations(1_000, run), 0, "in a scope");

@@ -56,7 +56,7 @@ impl<D: Memory> fmt::Debug for KernelArg<D> {
 }
 
 /// An operation that launches a kernel on these arguments. What it reads and writes is ordered as every use of a tensor. Up to eight arguments
-/// cost no allocation, where they come in an array.
+/// cost no allocation, where they come in an array and no more than three of them are tensors.
 ///
 /// ```
 /// use wakeline_core::Nanos;

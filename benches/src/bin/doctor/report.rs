@@ -158,8 +158,7 @@ mod tests {
             ("WAKELINE_STRICT", "on"),
             ("WAKELINE_PLAN", "poll"),
             ("WAKELINE_WARNINGS", "off"),
-            // Any file there is.
-            ("WAKELINE_NVRTC", "Cargo.toml"),
+            ("WAKELINE_NVRTC", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
         ];
         let read = environment(Settings::from_vars(vars)).values.unwrap();
         let shown: Vec<(&str, &str)> = read.iter().map(|s| (s.name, s.value.as_str())).collect();

@@ -381,8 +381,9 @@ impl<T: TimeLine> SimStream<T> {
     ///
     /// # Errors
     ///
-    /// As all of these.
+    /// As all of these; and [`KernelMismatch`](wakeline_core::ErrorCode::KernelMismatch) where it [takes](SimKernel::taking) another number of arguments.
     pub fn run(&self, kernel: &SimKernel, args: &[SimArg<'_>]) -> Result<(), Error> {
+        kernel.check_count(args.len())?;
         let (mut slots, mut keys, mut touches) = (Vec::new(), Vec::new(), Vec::new());
         for arg in args {
             let (at, touch) = match *arg {

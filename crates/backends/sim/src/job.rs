@@ -1,16 +1,13 @@
 //! What work does to memory and to the host as it ends.
 
 use alloc::boxed::Box;
-#[cfg(feature = "ops")]
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use wakeline_core::Nanos;
-#[cfg(feature = "ops")]
-use wakeline_core::{Error, ErrorCode};
+use wakeline_core::{Error, ErrorCode, Nanos};
 
 use crate::table::Key;
 
@@ -52,7 +49,7 @@ impl SimKernel {
         Self { length, code: Arc::new(code), takes: None }
     }
 
-    /// The same, which takes arguments of so many bytes each: a buffer has 8. Whoever binds it to others is told.
+    /// The same, which takes arguments of so many bytes each: a buffer has 8. Whoever binds it to others, or launches it with more or fewer, is told.
     #[must_use]
     pub fn taking(self, bytes: &[usize]) -> Self {
         Self { takes: Some(bytes.into()), ..self }
@@ -64,11 +61,26 @@ impl SimKernel {
         match &self.takes {
             Some(takes) if **takes != *bytes => {
                 let shown = |bytes: &[usize]| format!("{} argument(s) of {bytes:?} bytes", bytes.len());
-                Err(Error::new(ErrorCode::KernelMismatch, [&"a closure", &shown(takes), &shown(bytes)]))
+                Err(mismatch(&shown(takes), &shown(bytes)))
             }
             _ => Ok(()),
         }
     }
+
+    /// That it takes so many.
+    pub(crate) fn check_count(&self, count: usize) -> Result<(), Error> {
+        match &self.takes {
+            Some(takes) if takes.len() != count => {
+                Err(mismatch(&format!("{} argument(s)", takes.len()), &format!("{count}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn mismatch(takes: &str, handed: &str) -> Error {
+    Error::new(ErrorCode::KernelMismatch, [&"a closure", &takes, &handed])
 }
 
 impl fmt::Debug for SimKernel {

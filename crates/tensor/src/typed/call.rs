@@ -7,6 +7,8 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use wakeline_core::{Error, ErrorCode, Nanos};
 use wakeline_ops::port::{self, Arg as PortArg, HostKernels, Promise};
@@ -16,6 +18,7 @@ use super::arg::{Args, Borrowed, Kind, Owned};
 use super::input::{Inputs, Place};
 use super::parameter::{Parameters, Signature};
 use super::plan::Plan;
+use crate::block::Span;
 use crate::lend::{Lent, LentFuture};
 
 /// How many arguments are kept without an allocation.
@@ -108,7 +111,7 @@ pub type CallOf<P, D, A> = <<A as Args<P, D>>::Kind as Kind>::Launch<P, D, A>;
 /// An operation that launches a kernel, and gives back what it was handed.
 ///
 /// What its arguments are to be given by is submitted first, in the same stream and in their order; then it is looked at whether the conditions hold; then
-/// the kernel is launched. Costs no allocation for up to eight arguments.
+/// the kernel is launched. Costs no allocation for up to eight arguments of which up to three are different tensors, and two for more of these.
 #[must_use = "an operation does nothing until it is awaited or run"]
 pub struct Call<D: port::Launch, I: Inputs<D>> {
     kernel: D::Kernel,
@@ -148,8 +151,11 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
             submission.retain(kernel.clone());
             let touches: SmallVec<[Touch<'_, D>; ARGS_INLINE]> = places
                 .iter()
-                .filter_map(|place| match place {
+                .enumerate()
+                .filter_map(|(at, place)| match place {
                     Place::Word(_) => None,
+                    // Once for each: every use is kept by the flight.
+                    Place::Read(span) if reads(places.get(..at), span) => None,
                     Place::Read(span) => Some(span.storage.read()),
                     Place::Write(span, _) => Some(span.storage.write()),
                 })
@@ -183,6 +189,15 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
 }
 
 device_op!([D, I] Call<D, I> where D: port::Launch, I: Inputs<D>);
+
+/// Whether the memory of a span is read at one of these places.
+fn reads<D: port::Launch>(places: Option<&[Place<'_, D>]>, span: &Span<'_, D>) -> bool {
+    let same = |place: &Place<'_, D>| match place {
+        Place::Read(other) => Arc::ptr_eq(other.storage, span.storage),
+        _ => false,
+    };
+    places.unwrap_or_default().iter().any(same)
+}
 
 #[cold]
 fn refused(name: &str, condition: &str, seen: &dyn fmt::Debug) -> Error {
