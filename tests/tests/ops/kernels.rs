@@ -1,6 +1,7 @@
 //! Typed kernels: what they compute, what they are handed, what they give back.
 
 #![allow(unsafe_code, reason = "it binds kernels to signatures that are not theirs")]
+#![allow(clippy::many_single_char_names, reason = "as in z = a * x + y")]
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ fn results_are_those_of_the_host_on_any_grid<R: OpsRig>(rig: &R) {
             Plan::new().blocks([1, 1, 1]).threads([1, 1, 1]).shared_bytes(1 << 10),
         ];
         for plan in plans {
-            let out = Tensor::full(len, POISON).then(|tensor| value(tensor));
+            let out = Tensor::full(len, POISON).then(value);
             let op = saxpy.with(plan).call(out, a, inputs.0.clone(), inputs.1.clone(), n);
             let z = block_on(op.on(rig.runtime())).unwrap().0;
             assert_eq!(block_on(z.to_host().on(rig.runtime())).unwrap(), wanted, "{len} {plan:?}");
@@ -152,6 +153,10 @@ fn what_does_not_fit_is_refused_and_nothing_is_launched<R: OpsRig>(rig: &R) {
     assert_eq!(block_on(z.to_host().on(runtime)).unwrap(), [POISON; 8]);
     block_on(saxpy.call(&mut z, 1.0, &x, &x, 8).on(runtime)).unwrap();
     assert_eq!(block_on(z.to_host().on(runtime)).unwrap(), [2.0; 8]);
+    // A view whose numbers do not lie row by row.
+    let columns = block_on(Tensor::<f32, _>::zeros([2, 4]).on(runtime)).unwrap().transpose().unwrap();
+    let error = block_on(saxpy.call(&mut z, 1.0, &columns, &x, 8).on(runtime)).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidShape, "{error}");
     // Nothing at all is as good as any.
     let nothing = Tensor::<u32, R::Device>::zeros(0);
     let (none, ..) = block_on(affine.call(nothing, 0, 1, 1).on(runtime)).unwrap();
@@ -160,7 +165,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_launched<R: OpsRig>(rig: &R) {
     let wide = affine.with(Plan::new().threads([4_096, 1, 1]));
     let error = block_on(wide.call(Tensor::zeros(8), 8, 1, 1).on(runtime)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidLimit, "{error}");
-    drop((x, z, none));
+    drop((x, z, none, columns));
     rig.settle_clean();
 }
 

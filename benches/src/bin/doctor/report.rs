@@ -143,6 +143,7 @@ fn values(settings: &Settings) -> [String; Settings::NAMES.len()] {
         switch(settings.strictness == Strictness::Strict),
         settings.bands.as_ref().map_or_else(|| "the binary's own choice".to_owned(), ToString::to_string),
         switch(settings.warnings),
+        settings.nvrtc.as_ref().map_or_else(|| "looked for".to_owned(), |path| path.display().to_string()),
     ]
 }
 
@@ -157,6 +158,8 @@ mod tests {
             ("WAKELINE_STRICT", "on"),
             ("WAKELINE_PLAN", "poll"),
             ("WAKELINE_WARNINGS", "off"),
+            // Any file there is.
+            ("WAKELINE_NVRTC", "Cargo.toml"),
         ];
         let read = environment(Settings::from_vars(vars)).values.unwrap();
         let shown: Vec<(&str, &str)> = read.iter().map(|s| (s.name, s.value.as_str())).collect();
