@@ -154,6 +154,8 @@ codes! {
     0x0038 CacheFolder "the folder {} cannot be used as a cache: {}",
     /// A kernel does not do with these arguments. Arguments: its name, the condition that does not hold, the arguments.
     0x0039 InvalidArguments "kernel `{}` asks for `{}`, which does not hold for {}",
+    /// There is no room in the queue of a stream behind a gate that may be closed. Arguments: how many entries were asked for, how many are taken, how many there are.
+    0x003A QueueFull "{} more entries were to be enqueued in a stream whose queue has {} of at most {}, and a gate that is closed may be in front of them, so that room cannot be waited for: enqueue less ahead, or open the gate first; many operations go a few at a time by `join_all`",
 }
 
 impl ErrorCode {

@@ -14,6 +14,7 @@ use crate::submission::Submission;
 trait Execute<D: Device, P>: Send {
     fn execute(self: Box<Self>, submission: &mut Submission<D>) -> Result<P, Error>;
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()>;
+    fn entries(&self) -> u32;
 }
 
 /// One whose pending output is handed on.
@@ -26,6 +27,10 @@ impl<O: DeviceOp> Execute<O::Device, O::Pending> for AtSubmission<O> {
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.0.entries()
     }
 }
 
@@ -43,6 +48,10 @@ impl<O: DeviceOp> Execute<O::Device, Arriving<<O as DeviceOp>::Output>> for OnHo
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.0.entries()
     }
 }
 
@@ -73,6 +82,10 @@ impl<D: Device, T: Send + 'static> DeviceOp for Boxed<D, T> {
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.op.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.op.entries()
     }
 }
 
@@ -108,6 +121,10 @@ impl<D: Device, T: 'static> DeviceOp for BoxedHost<D, T> {
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.op.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.op.entries()
     }
 }
 

@@ -29,7 +29,7 @@ fn per_second(tasks: usize, streams: usize, learned: bool, mut length: impl FnMu
     let mut flying: Vec<Option<Flying>> = (0..tasks).map(|_| None).collect();
     // They begin at one moment: all have their places before the first submits.
     let begin = 1_000 * MS;
-    let mut places: Vec<_> = (0..tasks).map(|task| Some(lanes[task % streams].admit_anyway())).collect();
+    let mut places: Vec<_> = (0..tasks).map(|task| Some(lanes[task % streams].admit_anyway(1))).collect();
     let mut told: BinaryHeap<_> = (0..tasks).map(|task| (core::cmp::Reverse(begin), task)).collect();
     let mut now = begin;
     for number in 0..COUNT {
@@ -45,7 +45,7 @@ fn per_second(tasks: usize, streams: usize, learned: bool, mut length: impl FnMu
             drop(permit);
         }
         let stream = usize::try_from(number).unwrap_or(0) % streams;
-        let permit = places[task].take().unwrap_or_else(|| lanes[stream].admit_anyway());
+        let permit = places[task].take().unwrap_or_else(|| lanes[stream].admit_anyway(1));
         let ticket = lanes[stream].depart(Instant::from_nanos(now), known.expect(kind));
         let end = free[stream].max(now) + length(number);
         free[stream] = end;

@@ -12,6 +12,7 @@ use wakeline_core::{Error, ErrorCode, Instant, Nanos};
 
 use crate::counts::Counters;
 use crate::interest::Place;
+use crate::lock;
 use crate::panics::survive;
 use crate::port::Device;
 use crate::runtime::{Core, Runtime};
@@ -56,7 +57,7 @@ impl Drains {
             core::mem::take(&mut waiting.wakers)
         };
         for (_, waker) in woken {
-            survive(|| waker.wake());
+            lock::wake(waker);
         }
     }
 

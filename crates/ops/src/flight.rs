@@ -24,6 +24,7 @@ use crate::counts::Counters;
 use crate::drain::Drains;
 use crate::known::{Kind, Known};
 use crate::lane::{Permit, Ticket};
+use crate::lock;
 use crate::owner::Owners;
 use crate::panics::survive;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Lock, Ordering};
@@ -53,12 +54,22 @@ impl Fleet {
         }
     }
 
+    /// Wakes a task, in whose waker nobody is to be told of a panic.
+    fn wake(&self, waker: Waker) {
+        if !lock::wake(waker) {
+            Counters::add(&self.counters.panics, 1);
+        }
+    }
+
     /// Lets go what a flight keeps where the work is done, else leaks it.
     pub(crate) fn settle(&self, owners: &mut Owners, permit: &mut Option<Permit>, done: bool) {
         if done {
             self.let_go(owners);
             Counters::add(&self.counters.landed, 1);
         } else {
+            if let Some(permit) = permit {
+                permit.lost();
+            }
             self.leak(owners);
         }
         // Whoever waits for room finds it, or the fault. No waker's panic comes from here.
@@ -279,7 +290,7 @@ impl Awaiter for Handle {
             (state.waker.take(), state.fleet.clone())
         };
         if let (Some(waker), Some(fleet)) = (waker, fleet) {
-            fleet.guard(|| waker.wake());
+            fleet.wake(waker);
         }
     }
 
@@ -337,7 +348,7 @@ impl Flight {
             self.landed.notify_all();
         }
         if let Some(waker) = waker {
-            fleet.guard(|| waker.wake());
+            fleet.wake(waker);
         }
     }
 

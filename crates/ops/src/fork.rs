@@ -21,10 +21,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use wakeline_core::Error;
 
-use crate::events::Tick;
+use crate::events::Place;
 use crate::op::DeviceOp;
 use crate::owner::Owner;
 use crate::port::Device;
+use crate::room::Account;
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::Lock;
@@ -40,10 +41,12 @@ pub(crate) struct Branches<'s, D: Device> {
     /// Which streams have branches around these.
     around: u64,
     /// The place that all branches come behind.
-    behind: Option<Tick>,
+    behind: Option<Place>,
     /// Whether something of the operation, or that it is behind, was in front of the branches; and whether anything of them is in home.
     began_touched: bool,
     touched: bool,
+    /// What was counted in home, while a branch enqueues in another stream.
+    outer: Option<Account>,
     /// Where something was enqueued that home does not wait for yet.
     away: SmallVec<[Stream<D>; BRANCHES_INLINE]>,
 }
@@ -64,14 +67,13 @@ impl<'s, D: Device> Branches<'s, D> {
         }
         let mut behind = None;
         if touched && streams.iter().any(Option::is_some) {
-            let tick = home.events().next(home.device())?;
-            home.events().record(home.device(), home.raw(), tick)?;
-            behind = Some(tick);
+            behind = Some(submission.record()?);
         }
         // The first runs in home.
         streams.push(None);
         let away = SmallVec::new();
-        Ok(Self { submission, home, streams, around, behind, began_touched: touched, touched, away })
+        let (began_touched, outer) = (touched, None);
+        Ok(Self { submission, home, streams, around, behind, began_touched, touched, outer, away })
     }
 
     /// Submits the next branch.
@@ -85,21 +87,23 @@ impl<'s, D: Device> Branches<'s, D> {
     {
         let Some(stream) = self.streams.pop().flatten() else {
             self.submission.touched.set(self.touched);
+            self.submission.room(op.entries())?;
             let pending = op.execute(self.submission);
             self.touched = self.submission.touched.get();
             return pending;
         };
+        self.outer = Some(self.submission.enter_branch(&stream));
         if let Some(behind) = self.behind {
-            self.home.events().wait(stream.device(), stream.raw(), behind)?;
+            self.submission.wait_behind(&self.home, behind)?;
         }
-        self.submission.stream = stream.clone();
+        self.submission.room(op.entries())?;
         self.submission.touched.set(self.began_touched);
         let begun = self.away.len();
         if !self.away.iter().any(|other| other.id() == stream.id()) {
             self.away.push(stream);
         }
         let pending = op.execute(self.submission);
-        self.submission.stream = self.home.clone();
+        self.return_home();
         // Nothing was enqueued, and so nothing is to be waited for.
         if !self.submission.touched.get() {
             self.away.truncate(begun);
@@ -116,27 +120,25 @@ impl<'s, D: Device> Branches<'s, D> {
         self.join_all()
     }
 
+    fn return_home(&mut self) {
+        if let Some(outer) = self.outer.take() {
+            self.submission.leave_branch(&self.home, outer);
+        }
+    }
+
     fn join_all(&mut self) -> Result<(), Error> {
-        self.submission.stream = self.home.clone();
+        self.return_home();
         self.submission.at_work = self.around;
         self.submission.touched.set(self.touched || !self.away.is_empty());
         let mut joined = Ok(());
         for stream in core::mem::take(&mut self.away) {
-            if let Err(error) = join(&self.home, &stream) {
+            if let Err(error) = self.submission.join(&stream) {
                 self.submission.part_from(stream);
                 joined = joined.and(Err(error));
             }
         }
         joined
     }
-}
-
-/// Has `home` wait for all that is enqueued in `stream`.
-fn join<D: Device>(home: &Stream<D>, stream: &Stream<D>) -> Result<(), Error> {
-    let (device, events) = (stream.device(), stream.events());
-    let tick = events.next(device)?;
-    events.record(device, stream.raw(), tick)?;
-    events.wait(device, home.raw(), tick)
 }
 
 /// Where a branch has failed or panicked.
@@ -148,11 +150,21 @@ impl<D: Device> Drop for Branches<'_, D> {
 }
 
 impl<D: Device> Submission<D> {
+    /// Has home wait for all that is enqueued in `stream`.
+    fn join(&mut self, stream: &Stream<D>) -> Result<(), Error> {
+        let tick = stream.next_place()?;
+        let place = stream.record(tick)?;
+        self.wait_behind(stream, place)?;
+        self.note_in(stream.lane(), place.number);
+        Ok(())
+    }
+
     /// Has what is enqueued in `stream`, which the submission's own point is not behind, seen to its end by itself: what is kept so far is
     /// let go once both are done.
     #[cold]
     fn part_from(&mut self, stream: Stream<D>) {
-        let permit = stream.lane().admit_anyway();
+        self.note_in(stream.lane(), 0);
+        let permit = stream.lane().admit_anyway(2);
         let mut other = Self::new(stream, permit);
         for owner in core::mem::take(&mut self.owners) {
             let kept = Arc::new(Lock::new(owner));

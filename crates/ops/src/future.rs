@@ -12,12 +12,13 @@ use crate::flight::Handle;
 use crate::interest::Place;
 use crate::known::Kind;
 use crate::ladder::{Departed, Looked, Wish, Word, wait_for};
+use crate::lane::Turn;
 use crate::lock::{self, Submits};
 use crate::op::DeviceOp;
 use crate::policy::SchedulingPolicy;
 use crate::port::Device;
 use crate::runtime::{Core, Runtime};
-use crate::stream::Stream;
+use crate::stream::{ENTRIES_MAX, Stream};
 use crate::submission::{Submission, Verdicts, judge};
 
 /// An operation bound to a runtime, as a future.
@@ -59,6 +60,8 @@ pub struct DeviceFuture<O: DeviceOp> {
     warms: bool,
     /// Its last poll looked at the word until it returned.
     watched: bool,
+    /// Where it waits for a place, if it does.
+    turn: Option<Turn>,
     verdicts: Verdicts,
     limits: ManuallyDrop<Option<Box<Limits<O::Device>>>>,
 }
@@ -87,7 +90,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
     fn new(op: O, runtime: Result<Runtime<O::Device>, Error>) -> Self {
         let state = ManuallyDrop::new(State::Bound(op, runtime, None));
         let limits = ManuallyDrop::new(None);
-        Self { state, key: 0, late_us: 0, warms: true, watched: false, verdicts: None, limits }
+        Self { state, key: 0, late_us: 0, warms: true, watched: false, turn: None, verdicts: None, limits }
     }
 
     pub(crate) fn on(op: O, runtime: &Runtime<O::Device>) -> Self {
@@ -181,7 +184,10 @@ impl<O: DeviceOp> DeviceFuture<O> {
                 let stream = runtime.next_stream(number)?;
                 sync_on(op, &stream, number.is_none().then_some(runtime))
             }
-            State::Waits(op, stream, runtime) => sync_on(op, &stream, runtime),
+            State::Waits(op, stream, runtime) => {
+                stream.lane().leave(&mut self.turn);
+                sync_on(op, &stream, runtime)
+            }
             State::Flying(flight, _, stream, pending) => {
                 flight.abandon();
                 let waited = wait_for(&stream);
@@ -196,7 +202,11 @@ impl<O: DeviceOp> DeviceFuture<O> {
     }
 
     /// Submits where there is room, else has the task woken when there is.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: it is called once, and a call costs more than it does"
+    )]
+    #[inline(always)]
     fn submit(
         &mut self,
         op: O,
@@ -205,8 +215,12 @@ impl<O: DeviceOp> DeviceFuture<O> {
         context: &mut Context<'_>,
     ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
         let submits = Submits::lock()?;
-        let admitted =
-            if op.poll_ready(context).is_ready() { stream.lane().admit(context) } else { Poll::Pending };
+        let admitted = if op.poll_ready(context).is_ready() {
+            // One is for the store behind it; each has one more, so that no more are in flight than half as many.
+            stream.lane().admit(op.entries().clamp(1, ENTRIES_MAX - 1) + 1, &mut self.turn, context)
+        } else {
+            Poll::Pending
+        };
         let Poll::Ready(permit) = admitted else {
             *self.state = State::Waits(op, stream, runtime);
             return Poll::Pending;
@@ -259,6 +273,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         if let Some(limits) = &mut *self.limits
             && let Some(error) = limits.exceeded(stream.core(), None)
         {
+            stream.lane().leave(&mut self.turn);
             return Poll::Ready(Err(error));
         }
         self.submit(op, stream, runtime, context)
@@ -333,9 +348,9 @@ pub(crate) fn sync_on<O: DeviceOp>(
     runtime: Option<Runtime<O::Device>>,
 ) -> Result<<O as DeviceOp>::Output, Error> {
     let submits = Submits::lock()?;
-    let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
+    let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway(1));
     submission.elsewhere = runtime;
-    let pending = submission.run(op)?;
+    let pending = submission.run_anyway(op)?;
     drop(submits);
     let verdicts = submission.verdicts.take();
     submission.wait()?;
@@ -399,6 +414,9 @@ impl<O: DeviceOp> DeviceFuture<O> {
         if let State::Flying(flight, _, stream, _) = &*self.state {
             flight.abandon();
             stream.core().unwatch(flight);
+        }
+        if let State::Waits(_, stream, _) = &*self.state {
+            stream.lane().leave(&mut self.turn);
         }
         drop(self.take_state());
     }

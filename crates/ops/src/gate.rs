@@ -20,6 +20,7 @@ use wakeline_core::{Error, ErrorCode, Instant, Nanos, within};
 use crate::device_op;
 use crate::op::DeviceOp;
 use crate::port::Gates;
+use crate::room::ClosedGates;
 use crate::runtime::Core;
 use crate::submission::{Submission, Verdict};
 use crate::sync::Lock;
@@ -64,7 +65,7 @@ pub const GATE_MS_MAX: u64 = 10_000;
 /// [`InvalidLimit`](ErrorCode::InvalidLimit) for no time, and for more than [`GATE_MS_MAX`]. The operation errs where the device has no gates.
 pub fn gate<D: Gates>(closed: Nanos) -> Result<(Gate<D>, GateOp<D>), Error> {
     let closed = within("closed", closed, Nanos::from_nanos(1), Nanos::from_millis(GATE_MS_MAX))?;
-    let inner = Arc::new(Inner { phase: Lock::new(Phase::Waits), word: OnceLock::new(), closed });
+    let inner = Arc::new(Inner { phase: Lock::new(Phase::Waits), shut: OnceLock::new(), closed });
     Ok((Gate(Arc::clone(&inner)), GateOp(inner)))
 }
 
@@ -79,8 +80,25 @@ pub struct GateOp<D: Gates>(Arc<Inner<D>>);
 struct Inner<D: Gates> {
     phase: Lock<Phase>,
     /// Set before a stream waits for it.
-    word: OnceLock<D::Word>,
+    shut: OnceLock<Shut<D>>,
     closed: Nanos,
+}
+
+/// What there is of it once it is closed.
+struct Shut<D: Gates> {
+    /// Its flight keeps it, so that it is given back though the handle is forgotten.
+    word: Weak<D::Word>,
+    gates: Arc<ClosedGates>,
+    number: u64,
+}
+
+impl<D: Gates> Shut<D> {
+    fn open(&self) {
+        if let Some(word) = self.word.upgrade() {
+            D::open(&word);
+        }
+        self.gates.open(self.number);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -123,8 +141,8 @@ impl<D: Gates> Inner<D> {
             }
             *phase = Phase::Open(by);
         }
-        if let Some(word) = self.word.get() {
-            D::open(word);
+        if let Some(shut) = self.shut.get() {
+            shut.open();
         }
         by
     }
@@ -179,22 +197,30 @@ impl<D: Gates> DeviceOp for GateOp<D> {
         }
         let stream = submission.stream().clone();
         let (device, core) = (stream.device(), stream.core());
-        let word = device.word()?;
+        let word = Arc::new(device.word()?);
         // Whatever comes, the word stays until the work behind is done.
-        submission.retain_shared(&inner);
-        let word = inner.word.get_or_init(|| word);
+        submission.retain_shared(&word);
+        let number = core.gates.close(stream.lane());
+        let (gates, weak) = (Arc::clone(&core.gates), Arc::downgrade(&word));
+        let shut = inner.shut.get_or_init(|| Shut { word: weak, gates, number });
         let now = core.tender.now();
-        {
+        let is_open = {
             let mut phase = inner.phase.lock();
-            match *phase {
-                Phase::Open(_) => return Ok(()),
-                Phase::Waits | Phase::Closed(_) => *phase = Phase::Closed(now),
+            let is_open = matches!(*phase, Phase::Open(_));
+            if !is_open {
+                *phase = Phase::Closed(now);
             }
+            is_open
+        };
+        if is_open {
+            // Whoever opened it had nothing to open yet, or has opened this.
+            shut.open();
+            return Ok(());
         }
         let (gate, at) = (Arc::downgrade(&inner), now + inner.closed);
         let alarm = Arc::new(Alarm { gate, core: Arc::downgrade(core), at });
         core.tender.alarm(at, &Waker::from(alarm));
-        device.wait_open(stream.raw(), word).inspect_err(|_| {
+        device.wait_open(stream.raw(), &word).inspect_err(|_| {
             // It may have been enqueued all the same.
             inner.open(By::Hand);
         })

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
-use crate::events::Tick;
+use crate::events::Place;
 use crate::port::{Memory, Promise};
 use crate::stream::Stream;
 use crate::submission::Submission;
@@ -91,7 +91,13 @@ struct Uses<D: Memory> {
 /// Keeps its stream until another use has taken its place.
 struct Use<D: Memory> {
     stream: Stream<D>,
-    tick: Tick,
+    place: Place,
+}
+
+impl<D: Memory> Use<D> {
+    fn has_landed(&self) -> bool {
+        self.stream.has_landed(self.place)
+    }
 }
 
 /// A call's use of a buffer; see [`Submission::touch`].
@@ -167,8 +173,9 @@ impl<D: Memory> Storage<D> {
     ) -> Result<Arc<Self>, Error> {
         // Numbers say nothing but which is locked first.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        submission.room(2)?;
         let stream = submission.stream().clone();
-        let tick = stream.events().next(stream.device())?;
+        let tick = stream.next_place()?;
         let buffer = make(stream.device(), stream.raw())?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let uses = Uses { written: None, read: Vec::new(), lost: None };
@@ -176,8 +183,9 @@ impl<D: Memory> Storage<D> {
         submission.retain_shared(&storage);
         // The allocation is a use as any: other streams come after it.
         let stream = &storage.stream;
-        stream.events().record(stream.device(), stream.raw(), tick)?;
-        storage.uses.lock().written = Some(Use { stream: stream.clone(), tick });
+        let place = stream.record(tick)?;
+        submission.note(place);
+        storage.uses.lock().written = Some(Use { stream: stream.clone(), place });
         Ok(storage)
     }
 
@@ -260,10 +268,21 @@ impl<D: Memory> Uses<D> {
             self.read.clear();
             self.written = Some(now);
         } else {
-            // Nor is there a need to wait for, and to keep, a stream in which all has ended.
-            self.read
-                .retain(|before| before.stream.id() != now.stream.id() && !before.stream.lane().is_idle());
+            self.read.retain(|before| before.stream.id() != now.stream.id());
             self.read.push(now);
+        }
+    }
+
+    /// Takes out what is known to have landed: nobody has to wait for that, nor to keep its stream.
+    fn take_landed(&mut self, landed: &mut Few<Use<D>>) {
+        landed.extend(self.written.take_if(|written| written.has_landed()));
+        let mut at = 0;
+        while let Some(read) = self.read.get(at) {
+            if read.has_landed() {
+                landed.push(self.read.swap_remove(at));
+            } else {
+                at += 1;
+            }
         }
     }
 }
@@ -287,7 +306,8 @@ impl<D: Memory> Submission<D> {
         touches: &[Touch<'_, D>],
         enqueue: impl FnOnce(&D, &D::Stream) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let stream = self.stream().clone();
+        let stream = self.stream.clone();
+        self.touched.set(true);
         for touch in touches {
             if !Arc::ptr_eq(touch.storage.stream.core(), stream.core()) {
                 return Err(Error::new(ErrorCode::ForeignMemory, []));
@@ -298,32 +318,53 @@ impl<D: Memory> Submission<D> {
         let (device, raw) = (stream.device(), stream.raw());
         if touches.is_empty() {
             // Nobody can conflict with it.
+            self.room(1)?;
+            self.enter(1);
             return enqueue(device, raw);
         }
-        let tick = stream.events().next(device)?;
+        // Asked for without the locks: it may have to be waited for.
+        self.room(2)?;
+        let tick = stream.next_place()?;
         // Each once, for its lock; a write among its uses makes it one.
         let mut order: Few<&Touch<'_, D>> = touches.iter().collect();
         order.sort_unstable_by_key(|touch| (touch.storage.number, !touch.writes));
         order.dedup_by_key(|touch| touch.storage.number);
-        let mut locked: Few<(MutexGuard<'_, Uses<D>>, bool)> =
-            order.iter().map(|touch| (touch.storage.uses.lock(), touch.writes)).collect();
+        // Streams that nobody may have any more: dropped without the locks.
+        let mut landed = Few::new();
+        let mut locked: Few<(MutexGuard<'_, Uses<D>>, bool)>;
+        let mut asked = 0;
+        loop {
+            locked = order.iter().map(|touch| (touch.storage.uses.lock(), touch.writes)).collect();
+            locked.iter_mut().for_each(|(uses, _)| uses.take_landed(&mut landed));
+            let before = locked.iter().map(|(uses, writes)| uses.before(stream.id(), *writes).count());
+            let entries = u32::try_from(before.sum::<usize>()).unwrap_or(u32::MAX).saturating_add(2);
+            // Each time it is for more: for other streams that have come meanwhile.
+            if self.has_room(entries) || entries <= asked {
+                break;
+            }
+            locked.clear();
+            self.room(entries)?;
+            asked = entries;
+        }
         for (uses, writes) in &locked {
             if let Some(error) = &uses.lost {
                 return Err(error.clone());
             }
             for before in uses.before(stream.id(), *writes) {
-                before.stream.events().wait(device, raw, before.tick)?;
+                self.wait_behind(&before.stream, before.place)?;
             }
         }
+        self.enter(1);
         enqueue(device, raw)?;
-        let recorded = stream.events().record(device, raw, tick);
+        let recorded = stream.record(tick);
         for (uses, writes) in &mut locked {
             match &recorded {
-                Ok(()) => uses.note(Use { stream: stream.clone(), tick }, *writes),
+                Ok(place) => uses.note(Use { stream: stream.clone(), place: *place }, *writes),
                 // The work is under way and nothing can be made to wait for it.
                 Err(error) => uses.lost = Some(error.clone()),
             }
         }
-        recorded
+        self.note(recorded?);
+        Ok(())
     }
 }

@@ -19,6 +19,7 @@ use std::task::Wake;
 use smallvec::SmallVec;
 use wakeline_core::{CANCEL_NS_MAX, CancelToken, Instant, Nanos};
 
+use crate::lock;
 use crate::panics::survive;
 use crate::port::Device;
 use crate::runtime::Core;
@@ -161,7 +162,7 @@ impl<D: Device> Interests<D> {
             if stays.is_some() { None } else { next }
         };
         for waker in due {
-            survive(|| waker.wake());
+            lock::wake(waker);
         }
         if let Some(at) = next {
             core.tender.alarm(at, &self.bell());

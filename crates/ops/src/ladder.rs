@@ -232,12 +232,13 @@ impl<D: Device> Submission<D> {
         outlook: Outlook,
         context: &Context<'_>,
     ) -> Departed<D> {
+        self.settle_entries();
         let core = &**self.stream.core();
         let (fleet, Outlook { now, service, flying, spins }) = (&core.fleet, outlook);
         let mut ticket = self.stream.lane().depart(now, service);
         ticket.held = self.held;
         if let (Some(places), Some(expected)) =
-            (self.permit.as_mut().and_then(|it| it.also().as_ref()), ticket.expected)
+            (self.permit.as_ref().and_then(|it| it.others().as_ref()), ticket.expected)
         {
             places.expect_until(expected);
         }
@@ -284,6 +285,7 @@ impl<D: Device> Submission<D> {
 
     /// Ends it with a flight that nobody awaits.
     pub(crate) fn fly(&mut self) {
+        self.settle_entries();
         let stream = self.stream.clone();
         let core = stream.core();
         match core.arm(&stream) {
@@ -325,7 +327,16 @@ impl<D: Device> Submission<D> {
 /// own wait.
 pub(crate) fn wait_for<D: Device>(stream: &Stream<D>) -> Result<(), Error> {
     let core = stream.core();
-    let (mut point, arming) = core.arm(stream)?;
+    let (point, arming) = core.arm(stream)?;
+    wait_for_armed(core, point, arming)
+}
+
+/// The same for a point that is armed.
+pub(crate) fn wait_for_armed<D: Device>(
+    core: &Core<D>,
+    mut point: OpPoint<D::Point>,
+    arming: Arming,
+) -> Result<(), Error> {
     let trusted = core.trusts && arming == Arming::Armed;
     if trusted {
         let lookout = Lookout::new();

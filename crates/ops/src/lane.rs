@@ -20,6 +20,8 @@
 //! Failure modes: work that is not submitted here (another user of the stream, [`async_on`](crate::DeviceOp::async_on)), and the first of
 //! a kind, take no time as far as is known; streams that slow each other down are each as slow as they were before.
 
+use core::mem::ManuallyDrop;
+use core::num::NonZeroU64;
 use core::sync::atomic::AtomicU64;
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
@@ -30,9 +32,13 @@ use smallvec::SmallVec;
 use wakeline_core::{Instant, Nanos};
 
 use crate::lanes::Places;
+use crate::lock;
 use crate::panics::survive;
-use crate::stream::IN_FLIGHT_MAX;
-use crate::sync::{AtomicUsize, Lock, Ordering};
+use crate::stream::ENTRIES_MAX;
+use crate::sync::{AtomicU64 as SyncU64, Lock, Ordering};
+
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 /// A rate of one: the work takes as long as it is expected to. Rates are kept within a sixteenth and sixteen times of it, and no end changes one by more than a half: what
 /// is known of a kind may be far off once.
@@ -49,17 +55,28 @@ const BACKLOG_NS_MAX: u64 = 3_600_000_000_000;
 /// How many of those who wait for a place are woken for one.
 const WOKEN_PER_PLACE: usize = 2;
 
+/// What one place counts in what is taken; below that count the entries.
+pub(crate) const FLIGHT: u64 = 1 << 32;
+
+/// See [`Permit::mark`].
+pub(crate) const OTHERS: u64 = 1 << 63;
+
 /// Somebody waits for a place.
-const WAITS: usize = 1 << (usize::BITS - 1);
+const WAITS: u64 = 1 << 63;
 
 /// What all flights of a stream share.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// How many places there are, and how many are taken; with [`WAITS`] where somebody waits for one.
-    places: usize,
-    taken: AtomicUsize,
+    /// How many entries of the queue there are, of which each place takes two at least.
+    entries: u64,
+    /// How many places, each a [`FLIGHT`], and entries are taken; with [`WAITS`] where somebody waits for some.
+    taken: SyncU64,
     /// Who waits for one.
-    waiting: Lock<VecDeque<Waker>>,
+    waiting: Lock<Waiting>,
+    /// The highest place that is known to have landed, by its number.
+    landed: AtomicU64,
+    /// The last gate that may be in front of what is enqueued next, by its number; 0 for none.
+    last_gate: AtomicU64,
     /// How much work was submitted since the beginning, as it is expected to take.
     work_ns: AtomicU64,
     /// Where ends are counted from: when the last one came as far as is known, and how much of the work was behind it.
@@ -74,12 +91,50 @@ pub(crate) struct Lane {
     branches_until: AtomicU64,
 }
 
+/// Who waits for a place, those first who have waited longest.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: VecDeque<(Turn, Waker)>,
+    turns: u64,
+}
+
+/// Where somebody stands among those who wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Turn(NonZeroU64);
+
+impl Waiting {
+    fn place(&self, turn: Turn) -> Option<usize> {
+        self.wakers.binary_search_by_key(&turn, |(its, _)| *its).ok()
+    }
+
+    fn get_mut(&mut self, turn: Turn) -> Option<&mut Waker> {
+        let place = self.place(turn)?;
+        self.wakers.get_mut(place).map(|(_, waker)| waker)
+    }
+
+    fn remove(&mut self, turn: Turn) -> Option<Waker> {
+        let place = self.place(turn)?;
+        self.wakers.remove(place).map(|(_, waker)| waker)
+    }
+
+    fn push(&mut self, waker: Waker) -> Turn {
+        let turn = Turn(NonZeroU64::MIN.saturating_add(self.turns));
+        self.turns += 1;
+        self.wakers.push_back((turn, waker));
+        turn
+    }
+}
+
 /// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
 #[derive(Debug)]
 pub(crate) struct Permit {
     lane: Arc<Lane>,
-    /// Those in other streams, where the work branches out.
-    also: Option<Places>,
+    /// What it has of what is taken: a [`FLIGHT`], and entries of the queue.
+    taken: u64,
+    /// The last place that its work has recorded, by its number; 0 for none. With [`OTHERS`] where there are some in other streams.
+    mark: u64,
+    /// Those in other streams, where the work branches out. Dropped by hand, so that where there are none nothing is called.
+    also: ManuallyDrop<Option<Places>>,
 }
 
 /// What is expected of a flight.
@@ -106,15 +161,17 @@ pub(crate) struct Lesson {
 
 impl Lane {
     pub(crate) fn new() -> Arc<Self> {
-        Self::of(IN_FLIGHT_MAX)
+        Self::of(ENTRIES_MAX)
     }
 
-    /// One with so many places.
-    pub(crate) fn of(places: usize) -> Arc<Self> {
+    /// One with so many entries.
+    pub(crate) fn of(entries: u32) -> Arc<Self> {
         Arc::new(Self {
-            places,
-            taken: AtomicUsize::new(0),
-            waiting: Lock::new(VecDeque::new()),
+            entries: entries.into(),
+            taken: SyncU64::new(0),
+            waiting: Lock::new(Waiting::default()),
+            landed: AtomicU64::new(0),
+            last_gate: AtomicU64::new(0),
             work_ns: AtomicU64::new(0),
             anchor_at: AtomicU64::new(0),
             anchor_work: AtomicU64::new(0),
@@ -125,73 +182,179 @@ impl Lane {
         })
     }
 
-    /// A place among what is in flight, once there is one. Where there is none, looks through who waits, so that each task waits once
-    /// however often it is polled.
+    /// A place among what is in flight and as many entries of the queue, no more than there are, once there is room for both. Where there is none, the task is woken when there may be; `turn` is
+    /// where it waits, once, however often it is polled.
     #[inline]
-    pub(crate) fn admit(self: &Arc<Self>, context: &Context<'_>) -> Poll<Permit> {
-        if self.take_one() || self.wait_for_one(context) { Poll::Ready(self.permit()) } else { Poll::Pending }
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        entries: u32,
+        turn: &mut Option<Turn>,
+        context: &Context<'_>,
+    ) -> Poll<Permit> {
+        if self.take(entries) {
+            if turn.is_some() {
+                self.leave(turn);
+            }
+            return Poll::Ready(self.permit(entries));
+        }
+        if self.wait_for_one(entries, turn, context) {
+            Poll::Ready(self.permit(entries))
+        } else {
+            Poll::Pending
+        }
     }
 
     #[inline]
-    fn permit(self: &Arc<Self>) -> Permit {
-        Permit { lane: Arc::clone(self), also: None }
+    fn permit(self: &Arc<Self>, entries: u32) -> Permit {
+        Permit {
+            lane: Arc::clone(self),
+            taken: FLIGHT + u64::from(entries),
+            mark: 0,
+            also: ManuallyDrop::new(None),
+        }
     }
 
     #[inline]
-    pub(crate) fn take_one(&self) -> bool {
-        let one_more = |taken| (taken & !WAITS < self.places).then_some(taken + 1);
+    fn has_room(&self, taken: u64, entries: u32) -> bool {
+        (taken & (FLIGHT - 1)) + u64::from(entries) <= self.entries
+    }
+
+    /// A place, with so many entries, where there is room.
+    #[inline]
+    pub(crate) fn take(&self, entries: u32) -> bool {
+        let one_more = |taken| self.has_room(taken, entries).then_some(taken + FLIGHT + u64::from(entries));
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
 
-    /// Waits, unless there is a place after all.
+    /// So many entries more for one who has a place, where there is room.
+    pub(crate) fn take_more(&self, entries: u32) -> bool {
+        let more = |taken| {
+            let after = (taken & (FLIGHT - 1)) + u64::from(entries);
+            (after <= self.entries).then_some(taken + u64::from(entries))
+        };
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    /// The same whether or not there is room: they are in the queue.
+    pub(crate) fn take_anyway(&self, entries: u32) {
+        self.taken.fetch_add(u64::from(entries), Ordering::AcqRel);
+    }
+
+    /// How many entries are taken, and how many there are.
+    pub(crate) fn entries(&self) -> (u64, u32) {
+        (self.taken.load(Ordering::Relaxed) & (FLIGHT - 1), u32::try_from(self.entries).unwrap_or(u32::MAX))
+    }
+
+    /// Waits, unless there is room after all.
     #[cold]
-    fn wait_for_one(&self, context: &Context<'_>) -> bool {
+    fn wait_for_one(&self, entries: u32, turn: &mut Option<Turn>, context: &Context<'_>) -> bool {
         // Cloned and dropped without the lock: a waker is somebody else's code.
         let mut waker = Some(context.waker().clone());
+        let mut old = None;
         let admitted = {
             let mut waiting = self.waiting.lock();
-            // One place says how many are taken and whether somebody waits: who gives one back either comes before, or sees that.
-            let change = |taken| Some(if taken & !WAITS < self.places { taken + 1 } else { taken | WAITS });
+            // One number says what is taken and whether somebody waits: who gives some back either comes before, or sees that.
+            let change = |taken| {
+                let more = taken + FLIGHT + u64::from(entries);
+                Some(if self.has_room(taken, entries) { more } else { taken | WAITS })
+            };
             let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
-            let admitted = before.is_ok_and(|taken| taken & !WAITS < self.places);
-            if !admitted && !waiting.iter().any(|other| other.will_wake(context.waker())) {
-                waiting.extend(waker.take());
+            let admitted = before.is_ok_and(|taken| self.has_room(taken, entries));
+            if admitted {
+                old = turn.take().and_then(|turn| waiting.remove(turn));
+                self.nobody_waits(&waiting);
+            } else if let Some(place) = turn.and_then(|turn| waiting.get_mut(turn)) {
+                if !place.will_wake(context.waker()) {
+                    old = waker.take().map(|waker| core::mem::replace(place, waker));
+                }
+            } else {
+                *turn = waker.take().map(|waker| waiting.push(waker));
             }
             admitted
         };
-        drop(waker);
+        drop((waker, old));
         admitted
     }
 
-    /// Whether nothing is in front of whoever has a place.
+    /// Whoever waits there does so no longer. Where it has been woken and has not looked since, another is in its place.
+    #[cold]
+    pub(crate) fn leave(&self, turn: &mut Option<Turn>) {
+        let Some(turn) = turn.take() else { return };
+        let (left, was_woken) = {
+            let mut waiting = self.waiting.lock();
+            let left = waiting.remove(turn);
+            self.nobody_waits(&waiting);
+            let was_woken = left.is_none() && !waiting.wakers.is_empty();
+            (left, was_woken)
+        };
+        // Somebody else's, without the lock.
+        survive(|| drop(left));
+        if was_woken {
+            self.wake_some(false);
+        }
+    }
+
+    /// Notes it, under the lock, where that is so.
+    fn nobody_waits(&self, waiting: &Waiting) {
+        if waiting.wakers.is_empty() {
+            self.taken.fetch_and(!WAITS, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether nothing is in front of whoever has a place. Not where somebody waits.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) & !WAITS <= 1
+        self.taken.load(Ordering::Relaxed) < 2 * FLIGHT
     }
 
-    /// Whether nothing is in flight: all that was submitted has been seen to end, and none is on its way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.taken.load(Ordering::Acquire) & !WAITS == 0
+    /// A place and so many entries, whether or not there is room: for whoever waits on the spot, which is one a thread at most.
+    pub(crate) fn admit_anyway(self: &Arc<Self>, entries: u32) -> Permit {
+        self.taken.fetch_add(FLIGHT + u64::from(entries), Ordering::AcqRel);
+        self.permit(entries)
     }
 
-    /// A place, whether or not there is one: for whoever waits on the spot, which is one a thread at most.
-    pub(crate) fn admit_anyway(self: &Arc<Self>) -> Permit {
-        self.taken.fetch_add(1, Ordering::AcqRel);
-        self.permit()
-    }
-
-    /// Gives a place back.
+    /// Gives so much back of what is taken: entries, and a [`FLIGHT`] with the last of them.
     #[inline]
-    pub(crate) fn give_one(&self) {
-        let before = self.taken.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn give(&self, count: u64) {
+        let before = self.taken.fetch_sub(count, Ordering::AcqRel);
         if before & WAITS != 0 {
-            self.wake_some(before & !WAITS == 1);
+            self.wake_some((before & !WAITS) - count < FLIGHT);
         }
+    }
+
+    /// All up to this place, by its number, is known to be done.
+    #[inline]
+    pub(crate) fn landed(&self, number: u64) {
+        // `Release`: whoever goes by it comes after all that whoever saw the end had seen.
+        self.landed.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether the place of this number is known to have landed.
+    pub(crate) fn has_landed(&self, number: u64) -> bool {
+        number <= self.landed.load(Ordering::Acquire)
+    }
+
+    /// What is enqueued from now on may be behind this gate.
+    pub(crate) fn behind_gate(&self, number: u64) {
+        self.last_gate.fetch_max(number, Ordering::SeqCst);
+    }
+
+    /// What is enqueued from now on may be behind all gates of this stream.
+    pub(crate) fn inherit_gates(&self, other: &Self) {
+        let number = other.last_gate();
+        if number > self.last_gate() {
+            self.behind_gate(number);
+        }
+    }
+
+    pub(crate) fn last_gate(&self) -> u64 {
+        self.last_gate.load(Ordering::SeqCst)
     }
 
     /// How many places are taken.
     pub(crate) fn in_flight(&self) -> usize {
-        self.taken.load(Ordering::Relaxed) & !WAITS
+        let taken = self.taken.load(Ordering::Relaxed) & !WAITS;
+        usize::try_from(taken / FLIGHT).unwrap_or(usize::MAX)
     }
 
     /// How long until all in flight has ended, as far as that is known.
@@ -216,15 +379,14 @@ impl Lane {
     fn wake_some(&self, all: bool) {
         let woken: SmallVec<[Waker; WOKEN_PER_PLACE]> = {
             let mut waiting = self.waiting.lock();
-            let count = if all { waiting.len() } else { waiting.len().min(WOKEN_PER_PLACE) };
-            let woken = waiting.drain(..count).collect();
-            if waiting.is_empty() {
-                self.taken.fetch_and(!WAITS, Ordering::AcqRel);
-            }
+            let wakers = &mut waiting.wakers;
+            let count = if all { wakers.len() } else { wakers.len().min(WOKEN_PER_PLACE) };
+            let woken = wakers.drain(..count).map(|(_, waker)| waker).collect();
+            self.nobody_waits(&waiting);
             woken
         };
         for waker in woken {
-            survive(|| waker.wake());
+            lock::wake(waker);
         }
     }
 
@@ -333,255 +495,62 @@ impl Permit {
         &self.lane
     }
 
-    pub(crate) const fn also(&mut self) -> &mut Option<Places> {
+    /// Those in other streams, to which some may be added.
+    pub(crate) fn also(&mut self) -> &mut Option<Places> {
+        self.mark |= OTHERS;
         &mut self.also
+    }
+
+    pub(crate) const fn others(&self) -> &ManuallyDrop<Option<Places>> {
+        &self.also
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the entries are below the place")]
+    pub(crate) const fn entries(&self) -> u32 {
+        self.taken as u32
+    }
+
+    /// What it has of what is taken in this stream, its own or one of the others.
+    pub(crate) fn taken_of(&mut self, lane: &Lane) -> Option<&mut u64> {
+        if core::ptr::eq(&raw const *self.lane, lane) {
+            return Some(&mut self.taken);
+        }
+        self.also.as_mut()?.share(lane).map(|share| &mut share.taken)
+    }
+
+    /// The last place that its work has recorded in this stream, by its number.
+    pub(crate) fn mark_of(&mut self, lane: &Lane) -> Option<&mut u64> {
+        if core::ptr::eq(&raw const *self.lane, lane) {
+            return Some(&mut self.mark);
+        }
+        self.also.as_mut()?.share(lane).map(|share| &mut share.mark)
+    }
+
+    /// Nobody knows whether its work is done.
+    pub(crate) fn lost(&mut self) {
+        self.mark &= OTHERS;
+        if let Some(places) = &mut *self.also {
+            places.lost();
+        }
+    }
+
+    /// Its work is done where there is more to be told of that, in all streams.
+    #[cold]
+    fn note_landed(&mut self) {
+        self.lane.landed(self.mark & !OTHERS);
+        if let Some(places) = &*self.also {
+            places.landed();
+        }
+        drop(ManuallyDrop::into_inner(core::mem::take(&mut self.also)));
     }
 }
 
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        self.lane.give_one();
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
-
-    use super::*;
-
-    fn us(us: u64) -> Nanos {
-        Nanos::from_micros(us)
-    }
-
-    /// Not at the origin, at which nothing has happened.
-    fn at(at: u64) -> Instant {
-        Instant::ORIGIN + us(1_000 + at)
-    }
-
-    /// A ticket, and the place that goes with it.
-    fn depart(lane: &Arc<Lane>, now: Instant, service: Option<Nanos>) -> (Ticket, Permit) {
-        let permit = lane.admit_anyway();
-        (lane.depart(now, service), permit)
-    }
-
-    fn took(took: Nanos, exact: bool) -> Lesson {
-        Lesson { took, exact }
-    }
-
-    #[test]
-    fn work_ends_behind_what_is_in_front_of_it() {
-        let lane = Lane::new();
-        let (first, second) = (depart(&lane, at(100), Some(us(50))), depart(&lane, at(110), Some(us(50))));
-        assert_eq!((first.0.expected, second.0.expected), (Some(at(150)), Some(at(200))));
-        assert_eq!(lane.arrive(&first.0, at(150), true), Some(took(us(50), true)));
-        assert_eq!(lane.arrive(&second.0, at(205), true), Some(took(us(55), true)), "not what it waited for");
-        drop((first, second));
-        let third = depart(&lane, at(400), Some(us(50)));
-        assert_eq!(third.0.expected, Some(at(450)), "nothing is in front any more");
-    }
-
-    /// Threads that begin at one moment: none of them is alone, and the first end is told late.
-    #[test]
-    fn the_first_of_all_is_where_ends_are_counted_from() {
-        let lane = Lane::new();
-        let permits = [0; 3].map(|_| lane.admit_anyway());
-        let begin = at(60_000_000);
-        let [first, second] = [0; 2].map(|_| lane.depart(begin, Some(us(100))));
-        assert_eq!((first.expected, second.expected), (Some(begin + us(100)), Some(begin + us(200))));
-        lane.arrive(&first, begin + us(130), false);
-        lane.arrive(&second, begin + us(210), true);
-        let third = lane.depart(begin + us(210), Some(us(100))).expected.unwrap();
-        assert!(third.since(begin + us(210)) < us(130), "{third:?}");
-        drop(permits);
-    }
-
-    /// What one of them reads may be older than what another has seen to end since.
-    #[test]
-    fn threads_that_submit_in_one_stream_at_a_time_are_never_far_off() {
-        const EACH: u64 = 20_000;
-        let (lane, clock, worst) = (Lane::new(), AtomicU64::new(1_000_000), AtomicU64::new(0));
-        let now = || Instant::from_nanos(clock.fetch_add(100, Ordering::Relaxed));
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    let mut flying = VecDeque::new();
-                    for _ in 0..EACH {
-                        let (ticket, permit) = depart(&lane, now(), Some(us(20)));
-                        let ahead = ticket.expected.unwrap().since(ticket.submitted);
-                        worst.fetch_max(ahead.max(lane.residual(now())).as_nanos(), Ordering::Relaxed);
-                        flying.push_back((ticket, permit));
-                        if flying.len() > 2 {
-                            let (ticket, permit) = flying.pop_front().unwrap();
-                            lane.arrive(&ticket, now(), true);
-                            drop(permit);
-                        }
-                    }
-                });
-            }
-        });
-        // As much as all of it takes at the highest rate, and no hour.
-        let most = us(20).as_nanos() * 8 * EACH * 16;
-        assert!(worst.load(Ordering::Relaxed) < most, "{worst:?} ns ahead");
-    }
-
-    /// Nobody knows for how long a gate is closed.
-    #[test]
-    fn what_waits_at_a_gate_teaches_nothing_and_what_is_behind_it_is_counted_from_its_end() {
-        let lane = Lane::new();
-        let (mut held, behind) = (depart(&lane, at(0), None), depart(&lane, at(1), Some(us(50))));
-        held.0.held = true;
-        assert_eq!(lane.arrive(&held.0, at(1_500_000), false), None);
-        let next = depart(&lane, at(1_500_010), Some(us(50)));
-        assert_eq!(next.0.expected, Some(at(1_500_100)), "behind one more");
-        assert_eq!(lane.arrive(&behind.0, at(1_500_050), true), Some(took(us(50), true)));
-    }
-
-    /// A few are woken for each place, the first to come first, and all that are left once nothing is in flight that would wake them.
-    #[test]
-    fn few_are_woken_for_a_place_and_none_is_left_behind() {
-        #[derive(Default)]
-        struct Woken(AtomicUsize);
-        impl Wake for Woken {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
+        if self.mark != 0 {
+            self.note_landed();
         }
-        let lane = Lane::of(2);
-        let places = [0; 2].map(|_| lane.admit_anyway());
-        let tasks: Vec<_> = (0..100).map(|_| Arc::new(Woken::default())).collect();
-        for task in tasks.iter().chain(&tasks) {
-            let waker = Waker::from(Arc::clone(task));
-            assert!(lane.admit(&Context::from_waker(&waker)).is_pending(), "twice, and registered once");
-        }
-        let woken = || tasks.iter().map(|task| task.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
-        let [first, second] = places;
-        drop(first);
-        assert_eq!(woken()[..4], [1, 1, 0, 0]);
-        assert_eq!(woken().iter().sum::<usize>(), 2);
-        // Those two are never polled again.
-        drop(second);
-        assert!(woken().iter().all(|times| *times == 1), "{:?}", woken());
-    }
-
-    /// Two that ended long before anybody was told, and a third that was submitted then: the stream had nothing to do in between.
-    #[test]
-    fn time_in_which_nobody_had_submitted_does_not_make_a_stream_slow() {
-        let lane = Lane::new();
-        let service = Some(us(100));
-        let (zeroth, first) = (depart(&lane, at(0), service), depart(&lane, at(0), service));
-        lane.arrive(&zeroth.0, at(100), true);
-        let second = depart(&lane, at(110), service);
-        lane.arrive(&first.0, at(5_000), false);
-        let third = depart(&lane, at(5_000), service);
-        lane.arrive(&second.0, at(5_001), false);
-        lane.arrive(&third.0, at(5_100), true);
-        let _other = lane.admit_anyway();
-        let next = depart(&lane, at(5_100), service).0.expected.unwrap();
-        assert!(next.since(at(5_100)) <= us(125), "{next:?}");
-    }
-
-    #[test]
-    fn an_error_is_made_good_once() {
-        let lane = Lane::new();
-        let [first, second, third] = [0; 3].map(|_| depart(&lane, at(0), Some(us(100))));
-        // The first takes 40 us longer, the others as expected.
-        lane.arrive(&first.0, at(140), true);
-        drop(first);
-        assert_eq!(depart(&lane, at(141), Some(us(100))).0.expected, Some(at(440)));
-        lane.arrive(&second.0, at(240), true);
-        lane.arrive(&third.0, at(340), true);
-        drop((second, third));
-        let _other = lane.admit_anyway();
-        assert_eq!(depart(&lane, at(341), Some(us(100))).0.expected, Some(at(540)));
-    }
-
-    #[test]
-    fn an_end_that_nobody_saw_come_teaches_nothing_of_the_next() {
-        let lane = Lane::new();
-        let [first, second, third, fourth] = [0; 4].map(|_| depart(&lane, at(0), Some(us(100))));
-        assert_eq!(lane.arrive(&first.0, at(130), false), Some(took(us(130), false)), "at most so long");
-        assert_eq!(lane.arrive(&second.0, at(130), false), None, "it had ended as well, and took some time");
-        assert_eq!(lane.arrive(&third.0, at(200), true), None, "it began before anybody looked");
-        assert_eq!(lane.arrive(&first.0, at(201), true), None, "told a second time");
-        assert_eq!(lane.arrive(&fourth.0, at(290), true), Some(took(us(90), true)));
-    }
-
-    #[test]
-    fn what_is_not_known_is_not_expected_and_a_long_queue_goes_by_its_rate() {
-        let lane = Lane::new();
-        let unknown = depart(&lane, at(0), None);
-        assert_eq!(unknown.0.expected, None);
-        lane.arrive(&unknown.0, at(10), true);
-        drop(unknown);
-        // Expected to take 10 us each, and one ends every 30.
-        let mut flying: VecDeque<_> = (0..8).map(|_| depart(&lane, at(10), Some(us(10)))).collect();
-        for n in 1..100 {
-            let end = at(10 + 30 * n);
-            lane.arrive(&flying.pop_front().unwrap().0, end, true);
-            flying.push_back(depart(&lane, end, Some(us(10))));
-        }
-        let (last, now) = (flying.back().unwrap().0.expected.unwrap(), at(10 + 30 * 99));
-        let wait = last.since(now);
-        assert!((us(200)..us(260)).contains(&wait), "{wait}, 240 us of queue");
-    }
-
-    /// Tasks that each submit again when they are told, by sleeps that end a little before what is expected: one of `depth`, whose work
-    /// takes what the first of the pair says and is known to take the second. By how much each was told late, and how long it waited.
-    fn closed_loop(
-        lane: &Arc<Lane>,
-        depth: usize,
-        kinds: impl IntoIterator<Item = (Nanos, Nanos)>,
-    ) -> Vec<(Nanos, Nanos)> {
-        let (mut now, mut free) = (at(0), at(0));
-        let mut flying: VecDeque<((Ticket, Permit), Instant)> = VecDeque::new();
-        let (mut kinds, mut told) = (kinds.into_iter(), Vec::new());
-        loop {
-            while flying.len() < depth {
-                let Some((length, known)) = kinds.next() else { return told };
-                free = free.max(now) + length;
-                flying.push_back((depart(lane, now, Some(known)), free));
-            }
-            let Some(((ticket, _place), ended)) = flying.pop_front() else { return told };
-            // It is looked at when it is expected, and watched from then on.
-            let looked = now.max(ticket.expected.unwrap_or(now));
-            now = looked.max(ended);
-            told.push((now.since(ended), now.since(ticket.submitted)));
-            lane.arrive(&ticket, now, ended > looked);
-        }
-    }
-
-    /// Had they been told too late once, they would be for good.
-    #[test]
-    fn a_rate_that_is_too_slow_gets_quicker_by_ends_that_had_come_before() {
-        let (lane, depth) = (Lane::new(), 32);
-        // As left behind by ends that came ten times as slow.
-        lane.rate.store(RATE_ONE * 10, Ordering::Relaxed);
-        let told = closed_loop(&lane, depth, (0..depth * 21).map(|_| (us(100), us(100))));
-        let (_, waited) = told[told.len() - 1];
-        assert!(waited <= us(100 * depth as u64 + 1_000), "{waited}: {} us of queue", 100 * depth);
-    }
-
-    /// Short work among long work, in an order that nobody could guess.
-    fn mixed(n: u64) -> u64 {
-        [5, 5_000][(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize & 1]
-    }
-
-    /// By one pace of ends for all of it, most would be told late by more than that.
-    #[test]
-    fn in_a_deep_queue_of_kinds_of_5_us_and_of_5_ms_few_are_told_late() {
-        for (what, longer_by, known_by) in [("as known", 0, 0), ("longer", 3, 0), ("shorter", 0, 3)] {
-            let kinds = (0..800).map(|n| {
-                let length = mixed(n);
-                (us(length + length * longer_by / 100), us(length + length * known_by / 100))
-            });
-            let told = closed_loop(&Lane::new(), 32, kinds);
-            let late = told.iter().filter(|(late, _)| *late > us(200)).count();
-            assert!(late <= 60, "{what}: {late} of {} were told late by more than 200 us", told.len());
-            let last = told[600..].iter().filter(|(late, _)| *late > us(200)).count();
-            assert_eq!(last, 0, "{what}: {last} of the last ones");
-        }
+        self.lane.give(self.taken);
     }
 }

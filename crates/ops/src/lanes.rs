@@ -2,69 +2,155 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::ops::Deref;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use wakeline_core::{Instant, Nanos};
 
-use crate::lane::Lane;
+use crate::lane::{FLIGHT, Lane};
 use crate::policy::STREAMS_MAX;
 use crate::port::Priority;
+use crate::sync::Lock;
 
 /// What is known of a runtime's streams, by their numbers.
-pub(crate) type Lanes = Arc<[(Arc<Lane>, Priority)]>;
+pub(crate) struct Streams {
+    lanes: Box<[(Arc<Lane>, Priority)]>,
+    /// Kept for the branches to come, so that those cost no allocation.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    spare: Lock<Vec<Box<Shares>>>,
+}
+
+pub(crate) type Lanes = Arc<Streams>;
+
+impl Streams {
+    pub(crate) fn new(lanes: impl Iterator<Item = (Arc<Lane>, Priority)>) -> Lanes {
+        Arc::new(Self { lanes: lanes.collect(), spare: Lock::new(Vec::new()) })
+    }
+}
+
+impl Deref for Streams {
+    type Target = [(Arc<Lane>, Priority)];
+
+    fn deref(&self) -> &Self::Target {
+        &self.lanes
+    }
+}
+
+/// How many of what branches had are kept for those to come.
+const SPARE_MAX: usize = 64;
 
 /// Places of one flight in streams besides its own. Given back when it is dropped.
 pub(crate) struct Places {
     lanes: Lanes,
+    /// There until it is dropped.
+    shares: Option<Box<Shares>>,
+}
+
+/// What it has in each of them.
+#[derive(Default)]
+struct Shares {
     /// One bit a stream.
     taken: u64,
+    each: SmallVec<[Share; 8]>,
 }
+
+/// What it has in one of them.
+pub(crate) struct Share {
+    number: usize,
+    /// A [`FLIGHT`], and entries of the queue.
+    pub(crate) taken: u64,
+    /// Those of them that no branch has asked for yet.
+    pub(crate) spare: u32,
+    /// The last place that was recorded there, by its number; 0 for none, and where the flight is not behind all that it has there.
+    pub(crate) mark: u64,
+}
+
+/// How many entries a branch begins with: what it enqueues, the wait for where it begins, and the event behind it.
+const BRANCH_ENTRIES: u32 = 3;
 
 const _: () = assert!(STREAMS_MAX <= u64::BITS as usize, "one bit a stream");
 
 impl Places {
     pub(crate) fn new(lanes: &Lanes) -> Self {
-        Self { lanes: Arc::clone(lanes), taken: 0 }
+        let spare = lanes.spare.lock().pop();
+        Self { lanes: Arc::clone(lanes), shares: Some(spare.unwrap_or_default()) }
     }
 
     /// In which streams there is one, one bit each.
-    pub(crate) const fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    /// Whether there is one in the stream of this number.
-    pub(crate) const fn has(&self, number: usize) -> bool {
-        self.taken >> number & 1 == 1
+    pub(crate) fn taken(&self) -> u64 {
+        self.shares.as_ref().map_or(0, |shares| shares.taken)
     }
 
     /// Takes one in the stream of this number, where there is room.
     pub(crate) fn take(&mut self, number: usize) -> bool {
-        let has = self.has(number) || self.lanes.get(number).is_some_and(|(lane, _)| lane.take_one());
-        self.taken |= u64::from(has) << number;
+        let Some(shares) = &mut self.shares else { return false };
+        if shares.taken >> number & 1 == 1 {
+            return true;
+        }
+        let entries = BRANCH_ENTRIES;
+        let has = self.lanes.get(number).is_some_and(|(lane, _)| lane.take(entries));
+        if has {
+            shares.taken |= 1 << number;
+            shares.each.push(Share {
+                number,
+                taken: FLIGHT + u64::from(entries),
+                spare: entries - 1,
+                mark: 0,
+            });
+        }
         has
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        let taken = self.lanes.iter().enumerate().filter(|(number, _)| self.has(*number));
-        taken.map(|(_, (lane, _))| &**lane)
+    /// What it has in this stream.
+    pub(crate) fn share(&mut self, lane: &Lane) -> Option<&mut Share> {
+        let lanes = &self.lanes;
+        let is = |share: &&mut Share| {
+            lanes.get(share.number).is_some_and(|(its, _)| core::ptr::eq(&raw const **its, lane))
+        };
+        self.shares.as_mut()?.each.iter_mut().find(is)
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&Lane, &Share)> {
+        let shares = self.shares.iter().flat_map(|shares| &shares.each);
+        shares.filter_map(|share| Some((&*self.lanes.get(share.number)?.0, share)))
+    }
+
+    /// All of the flight is done.
+    #[cold]
+    pub(crate) fn landed(&self) {
+        self.each().filter(|(_, share)| share.mark != 0).for_each(|(lane, share)| lane.landed(share.mark));
+    }
+
+    /// Nobody knows whether it is.
+    pub(crate) fn lost(&mut self) {
+        if let Some(shares) = &mut self.shares {
+            shares.each.iter_mut().for_each(|share| share.mark = 0);
+        }
     }
 
     /// All of the flight is expected to have ended then.
     pub(crate) fn expect_until(&self, at: Instant) {
-        self.lanes().for_each(|lane| lane.expect_until(at));
+        self.each().for_each(|(lane, _)| lane.expect_until(at));
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
-        self.lanes().for_each(Lane::give_one);
+        self.each().for_each(|(lane, share)| lane.give(share.taken));
+        let Some(mut shares) = self.shares.take() else { return };
+        shares.taken = 0;
+        shares.each.clear();
+        let mut spare = self.lanes.spare.lock();
+        if spare.len() < SPARE_MAX {
+            spare.push(shares);
+        }
     }
 }
 
 impl fmt::Debug for Places {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("taken", &format_args!("{:#b}", self.taken)).finish_non_exhaustive()
+        f.debug_struct("Places").field("taken", &format_args!("{:#b}", self.taken())).finish_non_exhaustive()
     }
 }
 

@@ -81,6 +81,7 @@ mod point;
 mod policies;
 mod policy;
 pub mod port;
+mod room;
 mod runtime;
 mod shared;
 mod small;
@@ -115,7 +116,7 @@ pub use policy::{STREAMS_MAX, SchedulingPolicy, SingleStream, StreamPoolRoundRob
 pub use runtime::Runtime;
 pub use shared::Shared;
 pub use small::{AndThenWithContext, Inspect, ThenUnchecked, UnwrapArc, WithContext, empty, with_context};
-pub use stream::{IN_FLIGHT_MAX, Stream};
+pub use stream::{ENTRIES_MAX, IN_FLIGHT_MAX, Stream};
 pub use submission::Submission;
 pub use then::Then;
 pub use unbound::fall_back_on;

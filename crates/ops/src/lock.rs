@@ -9,8 +9,11 @@
 //! [`shared`](crate::DeviceOp::shared) operation that is being submitted, for which it waits a bounded time.
 
 use core::cell::Cell;
+use core::task::Waker;
 
 use wakeline_core::{Error, ErrorCode};
+
+use crate::panics::survive;
 
 thread_local! {
     /// Whether an operation is being submitted on this thread.
@@ -64,6 +67,13 @@ pub(crate) fn released<R>(f: impl FnOnce() -> R) -> R {
     }
     let _again = Again(SUBMITS.replace(false));
     f()
+}
+
+/// Wakes a task without the lock, for a waker may poll it on the spot, and that may submit. No panic comes from here; whether there was none.
+///
+/// Called under no lock of ours.
+pub(crate) fn wake(waker: Waker) -> bool {
+    survive(|| released(|| waker.wake()))
 }
 
 #[cfg(all(test, not(loom)))]

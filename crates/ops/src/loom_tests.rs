@@ -184,13 +184,14 @@ fn loom_a_flight_that_nobody_tends_any_more_is_leaked_once() {
 fn loom_who_waits_for_a_place_gets_it_or_is_woken_when_one_is_given_back() {
     loom::model(|| {
         let lane = Lane::of(1);
-        let last = lane.admit_anyway();
+        let last = lane.admit_anyway(1);
         let thread = thread::spawn(move || drop(last));
         let (task, waker) = task();
-        let admitted = lane.admit(&Context::from_waker(&waker));
+        let mut turn = None;
+        let admitted = lane.admit(1, &mut turn, &Context::from_waker(&waker));
         thread.join().unwrap();
         assert!(admitted.is_ready() || task.0.load(Ordering::SeqCst) == 1);
         drop(admitted);
-        assert!(lane.admit(&Context::from_waker(&waker)).is_ready());
+        assert!(lane.admit(1, &mut turn, &Context::from_waker(&waker)).is_ready());
     });
 }

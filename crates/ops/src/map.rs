@@ -46,6 +46,10 @@ where
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.op.poll_ready(context)
     }
+
+    fn entries(&self) -> u32 {
+        self.op.entries()
+    }
 }
 
 device_op!([O, R, F] Map<O, F>
@@ -110,6 +114,10 @@ where
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.op.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.op.entries()
     }
 }
 

@@ -101,6 +101,13 @@ pub trait DeviceOp:
         Poll::Ready(())
     }
 
+    /// How many entries of its stream's queue it takes at least, as far as that is known before it is submitted: launches, copies, events that are recorded, waits for other streams.
+    /// A poll submits it once there is room for that, and its task waits until then; what it turns out to need besides is seen to as it goes, see
+    /// [`ENTRIES_MAX`](crate::ENTRIES_MAX). What wraps an operation adds up. Provided: one.
+    fn entries(&self) -> u32 {
+        1
+    }
+
     /// Goes on with an operation made of this one's output, in the same stream. The closure runs at submission, over names of what the
     /// device is still to make; it cannot follow what is read on the host, and executes no operation by itself: that is
     /// [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution), here and in every closure that runs at submission. Costs no allocation, as all
@@ -318,7 +325,7 @@ pub trait DeviceOp:
     /// Makes an operation that can be cloned and is submitted once, with the first of its clones that is run. All of them give its output, in one [`Arc`].
     ///
     /// Clones that run in other streams come behind its work on the device. A failure to submit it is that of all. While one thread submits it, polls of others pend; who
-    /// comes to it in the midst of a submission, from a closure say, waits for that thread's calls, a second at most, and errs then
+    /// comes to it in the midst of a submission, from a closure say, waits for that thread's calls, a tenth of a second at most, and errs then
     /// ([`SharedBusy`](wakeline_core::ErrorCode::SharedBusy)). Within its own execution it is
     /// [`SharedReentered`](wakeline_core::ErrorCode::SharedReentered). Costs two allocations, and an event.
     ///
@@ -490,8 +497,8 @@ pub trait DeviceOp:
     /// something orders that behind it.
     unsafe fn async_on(self, stream: &Stream<Self::Device>) -> Result<Self::Pending, Error> {
         let submits = Submits::lock()?;
-        let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway());
-        let pending = submission.run(self)?;
+        let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway(1));
+        let pending = submission.run_anyway(self)?;
         drop(submits);
         submission.fly();
         Ok(pending)

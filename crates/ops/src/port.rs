@@ -11,7 +11,7 @@
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
 //! the order in which it was enqueued; between streams there is no order but by events. A call that enqueues MUST NOT wait for the
-//! device, as long as no more is enqueued than [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) submissions a stream.
+//! device, as long as no more is enqueued in a stream than [`ENTRIES_MAX`](crate::ENTRIES_MAX) entries.
 //!
 //! Methods that let a device touch memory ask for a [`Promise`], which only `unsafe` code can make: nothing but the caller can know that
 //! the memory stays, and that no other stream touches it at the same time. [`Storage`](crate::Storage) and

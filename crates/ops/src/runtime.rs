@@ -15,10 +15,11 @@ use crate::counts::FlightCounts;
 use crate::flight::{Fleet, Handle};
 use crate::interest::Interests;
 use crate::lane::Permit;
-use crate::lanes::{Branched, Lanes, Loads, Places};
+use crate::lanes::{Branched, Lanes, Loads, Places, Streams};
 use crate::point::OpPoint;
 use crate::policy::{STREAMS_MAX, SchedulingPolicy};
 use crate::port::{Device, Priority};
+use crate::room::ClosedGates;
 use crate::stream::Stream;
 
 /// Runs operations on one device. Clones are the same runtime.
@@ -63,6 +64,7 @@ pub(crate) struct Core<D: Device> {
     pub(crate) spin: Nanos,
     pub(crate) tender: Box<dyn Tender<OpPoint<D::Point>>>,
     pub(crate) interests: Arc<Interests<D>>,
+    pub(crate) gates: Arc<ClosedGates>,
 }
 
 /// [`Tend`] for flights, as an object: the type of who tends is no part of a runtime's.
@@ -159,7 +161,8 @@ impl<D: Device> Runtime<D> {
         let core = |core: &Weak<Core<D>>| {
             let (fleet, interests) = (Fleet::new(), Interests::new(Weak::clone(core)));
             let tender = Box::new(tender);
-            Core { device, fleet, config, watches_words, trusts, by_word, spin, tender, interests }
+            let gates = Arc::new(ClosedGates::new());
+            Core { device, fleet, config, watches_words, trusts, by_word, spin, tender, interests, gates }
         };
         Self::of(Arc::new_cyclic(core), policy)
     }
@@ -181,7 +184,8 @@ impl<D: Device> Runtime<D> {
             |number| Ok((Stream::new(&core, policy.priority(number))?, policy.priority(number)));
         let made: Result<Vec<_>, Error> = (0..streams).map(with_priority).collect();
         let made = made?;
-        let lanes = made.iter().map(|(stream, priority)| (Arc::clone(stream.lane()), *priority)).collect();
+        let lanes = made.iter().map(|(stream, priority)| (Arc::clone(stream.lane()), *priority));
+        let lanes = Streams::new(lanes);
         let streams = made.into_iter().map(|(stream, _)| stream).collect();
         let next = Box::new(move |loads: &Loads<'_>| policy.choose(loads));
         Ok(Self { inner: Arc::new(Inner { core, streams, lanes, next }) })

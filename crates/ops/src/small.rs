@@ -52,6 +52,10 @@ where
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
     }
+
+    fn entries(&self) -> u32 {
+        self.0.entries()
+    }
 }
 
 device_op!([O, F] Inspect<O, F> where O: DeviceOp, F: FnOnce(&O::Pending) + Send + 'static);
@@ -84,6 +88,10 @@ where
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
     }
+
+    fn entries(&self) -> u32 {
+        self.0.entries()
+    }
 }
 
 device_op!([O, T] UnwrapArc<O, T> where O: DeviceOp<Pending = Arc<T>>, T: Send + Sync + 'static);
@@ -105,7 +113,9 @@ where
 
     fn execute(self, submission: &mut Submission<O::Device>) -> Result<N::Pending, Error> {
         let first = self.0.execute(submission)?;
-        lock::released(|| (self.1)(first)).execute(submission)
+        let next = lock::released(|| (self.1)(first));
+        submission.room(next.entries())?;
+        next.execute(submission)
     }
 
     fn finish(pending: N::Pending) -> Result<<N as DeviceOp>::Output, Error> {
@@ -114,6 +124,10 @@ where
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.0.entries().saturating_add(1)
     }
 }
 
@@ -169,7 +183,9 @@ where
     type Output = <N as DeviceOp>::Output;
 
     fn execute(self, submission: &mut Submission<D>) -> Result<N::Pending, Error> {
-        (self.f)(submission)?.execute(submission)
+        let next = (self.f)(submission)?;
+        submission.room(next.entries())?;
+        next.execute(submission)
     }
 
     fn finish(pending: N::Pending) -> Result<<N as DeviceOp>::Output, Error> {
@@ -207,7 +223,9 @@ where
 
     fn execute(self, submission: &mut Submission<O::Device>) -> Result<N::Pending, Error> {
         let before = self.0.execute(submission)?;
-        (self.1)(submission, before)?.execute(submission)
+        let next = (self.1)(submission, before)?;
+        submission.room(next.entries())?;
+        next.execute(submission)
     }
 
     fn finish(pending: N::Pending) -> Result<<N as DeviceOp>::Output, Error> {
@@ -216,6 +234,10 @@ where
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.0.entries().saturating_add(1)
     }
 }
 

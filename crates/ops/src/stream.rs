@@ -6,15 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wakeline_core::Error;
 
-use crate::events::Events;
+use crate::events::{Events, Place, Tick};
 use crate::lane::Lane;
 use crate::point::HostWord;
 use crate::port::{Device, Priority};
 use crate::runtime::Core;
 
-/// How many submissions of one stream are in flight at most; further ones wait for room, as futures. A device's own queue takes about
-/// 1,000 entries, beyond which enqueueing blocks.
-pub const IN_FLIGHT_MAX: usize = 512;
+/// How many entries of a stream's queue the submissions in flight there have at most, by what they have enqueued and, of one that is still to be submitted, by
+/// what is known of that ([`DeviceOp::entries`](crate::DeviceOp::entries)); further ones wait for room, as futures.
+///
+/// A device's own queue takes about 1,000 (NVIDIA's), beyond which the call that enqueues blocks its thread until there is room, which is for as long as a gate is
+/// closed. What is left is for what nobody counts beforehand: a last event, the store behind a submission that was refused room half way.
+///
+/// A submission that is larger by itself, [`all`](crate::all) of a thousand operations, is enqueued as far as there is room; then its thread waits, for what is in front
+/// of it in that stream and nothing else, and goes on. Where a gate may be in front of it that is closed, it is not waited for: that is
+/// [`QueueFull`](wakeline_core::ErrorCode::QueueFull), and what was enqueued by then runs. [`Runtime::join_all`](crate::Runtime::join_all) has few in flight, and its task waits.
+pub const ENTRIES_MAX: u32 = 896;
+
+/// How many submissions of one stream are in flight at most: each has two entries at least, for what it enqueues and the store behind it.
+pub const IN_FLIGHT_MAX: usize = ENTRIES_MAX as usize / 2;
 
 /// A stream of a runtime: what is enqueued in it runs one after another. Clones share one stream.
 ///
@@ -79,8 +89,29 @@ impl<D: Device> Stream<D> {
         &self.inner.lane
     }
 
-    pub(crate) fn events(&self) -> &Events<D> {
-        &self.inner.events
+    /// The next place, with an event to record there.
+    pub(crate) fn next_place(&self) -> Result<Tick, Error> {
+        self.inner.events.next(self.device())
+    }
+
+    /// Records it behind what is enqueued by now.
+    pub(crate) fn record(&self, tick: Tick) -> Result<Place, Error> {
+        self.inner.events.record(self.device(), self.raw(), tick)
+    }
+
+    /// Has what is enqueued from now on wait for a place of `other`, unless that is known to have landed; whether it does.
+    pub(crate) fn wait_behind(&self, other: &Self, place: Place) -> Result<bool, Error> {
+        if other.has_landed(place) {
+            return Ok(false);
+        }
+        self.lane().inherit_gates(other.lane());
+        other.inner.events.wait(self.device(), self.raw(), place)?;
+        Ok(true)
+    }
+
+    /// Whether all up to this place is known to be done.
+    pub(crate) fn has_landed(&self, place: Place) -> bool {
+        self.lane().has_landed(place.number)
     }
 
     pub(crate) fn host_word(&self) -> &HostWord {

@@ -32,6 +32,9 @@ pub struct Submission<D: Device> {
     pub(crate) at_work: u64,
     /// Whether its stream was asked for, and so may have work of it, or comes behind some that does.
     pub(crate) touched: Cell<bool>,
+    /// How many entries it has enqueued in its stream, and how many it may without asking for more; see [`room`](Self::room).
+    pub(crate) entered: Cell<u32>,
+    pub(crate) budget: u32,
     /// Who has a say in its result once its work is done.
     pub(crate) verdicts: Verdicts,
     /// It waits for the host at a gate.
@@ -67,6 +70,8 @@ impl<D: Device> Submission<D> {
     #[inline]
     pub(crate) fn new(stream: Stream<D>, permit: Permit) -> Self {
         let number = stream.core().fleet.counters.begin();
+        // One is for the store behind it; there is one at least.
+        let budget = permit.entries().wrapping_sub(1);
         Self {
             stream,
             owners: Owners::new(),
@@ -76,6 +81,8 @@ impl<D: Device> Submission<D> {
             elsewhere: None,
             at_work: 0,
             touched: Cell::new(false),
+            entered: Cell::new(0),
+            budget,
             verdicts: None,
             held: false,
         }
@@ -95,6 +102,20 @@ impl<D: Device> Submission<D> {
         op.execute(self)
     }
 
+    /// The same for one that was admitted whether or not there was room, which is waited for.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and where there is no room and it cannot be waited for.
+    pub(crate) fn run_anyway<O: DeviceOp<Device = D>>(&mut self, op: O) -> Result<O::Pending, Error> {
+        let ready = self.stream.device().ready(self.stream.raw());
+        if let Err(error) = ready.and_then(|()| self.room(op.entries())) {
+            self.refuse();
+            return Err(error);
+        }
+        op.execute(self)
+    }
+
     #[cold]
     fn refuse(&mut self) {
         self.departed = true;
@@ -105,9 +126,12 @@ impl<D: Device> Submission<D> {
         fleet.drains.ended(&fleet.counters);
     }
 
-    /// The stream in which the work is enqueued. Whoever has asked for it is taken to have enqueued something.
+    /// The stream in which the work is enqueued. Whoever has asked for it is taken to have enqueued something: one entry of the stream's queue for each time. Who
+    /// enqueues more asks for [`room`](Self::room).
+    #[inline]
     pub fn stream(&self) -> &Stream<D> {
         self.touched.set(true);
+        self.enter(1);
         &self.stream
     }
 

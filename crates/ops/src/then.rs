@@ -34,7 +34,9 @@ where
 
     fn execute(self, submission: &mut Submission<O::Device>) -> Result<N::Pending, Error> {
         let first = self.first.execute(submission)?;
-        (self.next)(first).execute(submission)
+        let next = (self.next)(first);
+        submission.room(next.entries())?;
+        next.execute(submission)
     }
 
     fn finish(pending: N::Pending) -> Result<<N as DeviceOp>::Output, Error> {
@@ -43,6 +45,11 @@ where
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.first.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        // What comes behind is not known yet.
+        self.first.entries().saturating_add(1)
     }
 }
 

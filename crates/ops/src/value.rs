@@ -43,6 +43,10 @@ impl<D: Device, T: Send + 'static> DeviceOp for Value<D, T> {
     fn finish(value: T) -> Result<T, Error> {
         Ok(value)
     }
+
+    fn entries(&self) -> u32 {
+        0
+    }
 }
 
 device_op!([D, T] Value<D, T> where D: Device, T: Send + 'static);

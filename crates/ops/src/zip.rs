@@ -83,6 +83,10 @@ macro_rules! zips {
                 })+
                 Poll::Ready(())
             }
+
+            fn entries(&self) -> u32 {
+                0_u32$(.saturating_add(self.0.$index.entries()))+
+            }
         }
 
         device_op!([D, $($op),+] Zip<($($op,)+)> where D: Device, $($op: DeviceOp<Device = D>),+);
@@ -104,7 +108,7 @@ zips!(12: A 0, B 1, C 2, E 3, F 4, G 5, H 6, I 7, J 8, K 9, L 10, M 11);
 /// A vector of operations as one, whose output is a vector of theirs in their order. As [`Zip`], of any number: their streams are those that
 /// the runtime's policy says, as often as there are operations.
 ///
-/// All are submitted at once. [`Runtime::join_all`](crate::Runtime::join_all) awaits them a few at a time. Of operations of different types make
+/// All are submitted at once, those beyond [`ENTRIES_MAX`](crate::ENTRIES_MAX) as room comes, for which the thread waits on the spot. [`Runtime::join_all`](crate::Runtime::join_all) awaits them a few at a time. Of operations of different types make
 /// [`boxed`](DeviceOp::boxed) ones.
 ///
 /// Costs an allocation for the operations, one for what they give, one more where that is finished on the host, and else as much as a zip; more than eight cost some for
@@ -156,6 +160,10 @@ impl<O: DeviceOp> DeviceOp for All<O> {
             Poll::Pending
         }
     }
+
+    fn entries(&self) -> u32 {
+        self.ops.iter().fold(0, |entries, op| entries.saturating_add(op.entries()))
+    }
 }
 
 device_op!([O] All<O> where O: DeviceOp);
@@ -196,6 +204,10 @@ impl<O: DeviceOp> DeviceOp for InOneStream<O> {
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.0.entries()
     }
 }
 

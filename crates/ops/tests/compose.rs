@@ -224,8 +224,8 @@ fn branches_have_places_in_their_streams_and_stay_at_home_where_there_are_none()
     let config = SimConfig { queue_len_max: 4 * IN_FLIGHT_MAX, ..CONFIG };
     let rig = Rig::with(&config, "flag:park_us=50,backstop_us=1000+trust");
     let two = rig.runtime.with_policy(&StreamPoolRoundRobin::new(2).unwrap()).unwrap();
-    // Both streams are full but for one place each, which a zip takes.
-    let mut flying: Vec<_> = (0..2 * (IN_FLIGHT_MAX - 1)).map(|_| Busy(MS, ()).on(&two)).collect();
+    // Both streams are full but for four entries each, of which a zip takes three.
+    let mut flying: Vec<_> = (0..2 * (IN_FLIGHT_MAX - 2)).map(|_| Busy(MS, ()).on(&two)).collect();
     for future in &mut flying {
         assert!(poll_once(future).is_pending());
     }

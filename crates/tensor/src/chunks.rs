@@ -112,7 +112,7 @@ impl<T: Element, D: Memory> DeviceOp for Send<T, D> {
 
     fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
         let to = span::<T, D>(&self.block, &self.range);
-        let mut fresh = Fresh::new(submission, to.len_bytes)?;
+        let mut fresh = Fresh::new(submission.device(), to.len_bytes)?;
         fresh.write(0, T::bytes(self.numbers.get(self.range.clone()).unwrap_or_default()))?;
         fresh.send(submission, to)
     }
@@ -138,7 +138,8 @@ impl<T: Element, D: Memory> DeviceOp for Fetch<T, D> {
 
     fn execute(self, submission: &mut Submission<D>) -> Result<(Landed<D>, usize), Error> {
         let from = span::<T, D>(&self.block, &self.range);
-        Ok((Landed::fetch(submission, from)?, self.range.len()))
+        let room = Fresh::new(submission.device(), from.len_bytes)?;
+        Ok((room.fetch(submission, from)?, self.range.len()))
     }
 
     fn finish((landed, len): (Landed<D>, usize)) -> Result<Vec<T>, Error> {

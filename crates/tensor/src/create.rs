@@ -117,7 +117,7 @@ fn pattern(bytes: &[u8]) -> Option<Pattern> {
 fn double<D: Memory>(submission: &mut Submission<D>, to: Span<'_, D>, bytes: &[u8]) -> Result<(), Error> {
     let repeats = (SEED_BYTES / bytes.len()).max(1);
     let mut there = to.len_bytes.min(repeats * bytes.len());
-    let mut fresh = Fresh::new(submission, there)?;
+    let mut fresh = Fresh::new(submission.device(), there)?;
     fresh.write(0, &bytes.repeat(there / bytes.len()))?;
     fresh.send(submission, Span { len_bytes: there, ..to })?;
     while there < to.len_bytes {
@@ -182,7 +182,7 @@ impl<T: Number, D: Memory> DeviceOp for Eye<T, D> {
         if count == 0 {
             return Ok(tensor);
         }
-        let mut ones = Fresh::new(submission, count * T::BYTES)?;
+        let mut ones = Fresh::new(submission.device(), count * T::BYTES)?;
         ones.write(0, &T::bytes(&[T::ONE]).repeat(count))?;
         let to_pitch = (columns + 1) * T::BYTES;
         let rows = Rows { len: T::BYTES, count, from_pitch: T::BYTES, to_pitch };

@@ -2,7 +2,8 @@
 //!
 //! What makes the promises hold:
 //! 1. Device memory is reached by [`Submission::touch`] alone, which keeps it until the work is done and orders what else uses it.
-//! 2. Pinned memory is new here, the submission keeps it, and nobody else has a name of it but [`Landed`], which reads once the work is done.
+//! 2. Pinned memory has one name, a [`Fresh`], while nothing in flight uses it; sending it or fetching into it has the submission keep it, and leaves at most a
+//!    [`Landed`], which reads it, and is a [`Fresh`] again, once the work is done.
 
 #![allow(unsafe_code)]
 
@@ -79,20 +80,24 @@ fn each<D: Memory>(
     })
 }
 
-/// New pinned memory that the host may write until it is sent.
+/// Pinned memory that nothing in flight uses: the host may write it until it is sent, and read it.
 pub(crate) struct Fresh<D: Memory> {
     pinned: Arc<D::Pinned>,
 }
 
 impl<D: Memory> Fresh<D> {
-    pub(crate) fn new(submission: &mut Submission<D>, len_bytes: usize) -> Result<Self, Error> {
-        let pinned = Arc::new(submission.device().pinned(len_bytes)?);
-        submission.retain_shared(&pinned);
-        Ok(Self { pinned })
+    pub(crate) fn new(device: &D, len_bytes: usize) -> Result<Self, Error> {
+        Ok(Self { pinned: Arc::new(device.pinned(len_bytes)?) })
+    }
+
+    pub(crate) fn read(&self, offset_bytes: usize, out: &mut [u8]) -> Result<(), Error> {
+        // SAFETY: nothing in flight uses it.
+        let promise = unsafe { Promise::new() };
+        self.pinned.read(offset_bytes, out, promise)
     }
 
     pub(crate) fn write(&mut self, offset_bytes: usize, bytes: &[u8]) -> Result<(), Error> {
-        // SAFETY: nothing was enqueued that uses it, for `send` takes this; and this is its one name.
+        // SAFETY: nothing in flight uses it, and this is its one name, which nobody else has meanwhile.
         let promise = unsafe { Promise::new() };
         self.pinned.write(offset_bytes, bytes, promise)
     }
@@ -103,10 +108,11 @@ impl<D: Memory> Fresh<D> {
         submission: &mut Submission<D>,
         to: &Named<D>,
         bytes_each: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<Landed<D>, Error> {
         let whole = Layout::rows(to.layout.dims().clone(), bytes_each)?;
         let plan = Plan::new(&whole, &to.layout, bytes_each).bounded()?;
         let to = to.span(bytes_each);
+        submission.retain_shared(&self.pinned);
         each(submission, &[to.storage.write()], &plan, |device, stream, from_offset, to_offset| {
             // SAFETY: 1 and 2 of the module.
             let promise = unsafe { Promise::new() };
@@ -115,7 +121,8 @@ impl<D: Memory> Fresh<D> {
                 Rows { len, count: 1, .. } => device.upload(stream, from, to, len, promise),
                 rows => device.upload_rows(stream, from, to, rows, promise),
             }
-        })
+        })?;
+        Ok(Landed::landing(submission, self.pinned))
     }
 
     /// Sends its first bytes in rows.
@@ -126,6 +133,7 @@ impl<D: Memory> Fresh<D> {
         rows: Rows,
     ) -> Result<(), Error> {
         within("the distance of two rows of a copy, in bytes,", rows.to_pitch, 0, PITCH_BYTES_MAX)?;
+        submission.retain_shared(&self.pinned);
         submission.touch(&[to.storage.write()], |device, stream| {
             // SAFETY: 1 and 2 of the module.
             let promise = unsafe { Promise::new() };
@@ -135,15 +143,59 @@ impl<D: Memory> Fresh<D> {
 
     /// Sends its first bytes, which fill the span.
     pub(crate) fn send(self, submission: &mut Submission<D>, to: Span<'_, D>) -> Result<(), Error> {
+        submission.retain_shared(&self.pinned);
         submission.touch(&[to.storage.write()], |device, stream| {
             // SAFETY: 1 and 2 of the module.
             let promise = unsafe { Promise::new() };
             device.upload(stream, At::from(&*self.pinned), to.at(), to.len_bytes, promise)
         })
     }
+
+    /// Fetches a span into its first bytes.
+    pub(crate) fn fetch(self, submission: &mut Submission<D>, from: Span<'_, D>) -> Result<Landed<D>, Error> {
+        submission.retain_shared(&self.pinned);
+        submission.touch(&[from.storage.read()], |device, stream| {
+            // SAFETY: 1 and 2 of the module.
+            let promise = unsafe { Promise::new() };
+            device.download(stream, from.at(), At::from(&*self.pinned), from.len_bytes, promise)
+        })?;
+        Ok(Landed::landing(submission, self.pinned))
+    }
+
+    /// Fetches numbers of a layout, of so many bytes each, by calls that [`gathers`](Self::gathers) has planned.
+    pub(crate) fn gather(
+        self,
+        submission: &mut Submission<D>,
+        from: &Named<D>,
+        bytes_each: usize,
+        plan: &Plan,
+    ) -> Result<Landed<D>, Error> {
+        let from = from.span(bytes_each);
+        submission.retain_shared(&self.pinned);
+        each(submission, &[from.storage.read()], plan, |device, stream, from_offset, to_offset| {
+            // SAFETY: 1 and 2 of the module.
+            let promise = unsafe { Promise::new() };
+            let (from, to) = (from.at().further(from_offset), At::from(&*self.pinned).further(to_offset));
+            match plan.rows {
+                Rows { len, count: 1, .. } => device.download(stream, from, to, len, promise),
+                rows => device.download_rows(stream, from, to, rows, promise),
+            }
+        })?;
+        Ok(Landed::landing(submission, self.pinned))
+    }
 }
 
-/// Bytes on their way to the host.
+/// How numbers of a layout, of so many bytes each, are fetched row by row.
+///
+/// # Errors
+///
+/// [`InvalidLimit`](ErrorCode::InvalidLimit) where that takes more than [`COPY_CALLS_MAX`](crate::COPY_CALLS_MAX) calls.
+pub(crate) fn gathers(from: &Layout, bytes_each: usize) -> Result<Plan, Error> {
+    let whole = Layout::rows(from.dims().clone(), bytes_each)?;
+    Plan::new(from, &whole, bytes_each).bounded()
+}
+
+/// Pinned memory that work in flight may use.
 pub(crate) struct Landed<D: Memory> {
     pinned: Arc<D::Pinned>,
     landed: Arc<AtomicBool>,
@@ -165,46 +217,7 @@ impl Drop for Landing {
 }
 
 impl<D: Memory> Landed<D> {
-    /// Fetches a span.
-    pub(crate) fn fetch(submission: &mut Submission<D>, from: Span<'_, D>) -> Result<Self, Error> {
-        let pinned = Self::room(submission, from.len_bytes)?;
-        submission.touch(&[from.storage.read()], |device, stream| {
-            // SAFETY: 1 and 2 of the module.
-            let promise = unsafe { Promise::new() };
-            device.download(stream, from.at(), At::from(&*pinned), from.len_bytes, promise)
-        })?;
-        Ok(Self::landing(submission, pinned))
-    }
-
-    /// Fetches all numbers of a layout, of so many bytes each, row by row. `None` where that takes too many calls.
-    pub(crate) fn gather(
-        submission: &mut Submission<D>,
-        from: &Named<D>,
-        bytes_each: usize,
-    ) -> Result<Option<Self>, Error> {
-        let whole = Layout::rows(from.layout.dims().clone(), bytes_each)?;
-        let Ok(plan) = Plan::new(&from.layout, &whole, bytes_each).bounded() else { return Ok(None) };
-        let from = from.span(bytes_each);
-        let pinned = Self::room(submission, whole.count() * bytes_each)?;
-        each(submission, &[from.storage.read()], &plan, |device, stream, from_offset, to_offset| {
-            // SAFETY: 1 and 2 of the module.
-            let promise = unsafe { Promise::new() };
-            let (from, to) = (from.at().further(from_offset), At::from(&*pinned).further(to_offset));
-            match plan.rows {
-                Rows { len, count: 1, .. } => device.download(stream, from, to, len, promise),
-                rows => device.download_rows(stream, from, to, rows, promise),
-            }
-        })?;
-        Ok(Some(Self::landing(submission, pinned)))
-    }
-
-    fn room(submission: &mut Submission<D>, len_bytes: usize) -> Result<Arc<D::Pinned>, Error> {
-        let pinned = Arc::new(submission.device().pinned(len_bytes)?);
-        submission.retain_shared(&pinned);
-        Ok(pinned)
-    }
-
-    /// What was enqueued by now writes it, and nothing does that is enqueued later.
+    /// What was enqueued by now uses it, and nothing does that is enqueued later.
     fn landing(submission: &mut Submission<D>, pinned: Arc<D::Pinned>) -> Self {
         let landed = Arc::new(AtomicBool::new(false));
         submission.retain(Landing(Arc::clone(&landed)));
@@ -217,11 +230,26 @@ impl<D: Memory> Landed<D> {
     ///
     /// [`StillInFlight`](ErrorCode::StillInFlight) where the device may still write them.
     pub(crate) fn read(&self, offset_bytes: usize, out: &mut [u8]) -> Result<(), Error> {
-        if !self.landed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorCode::StillInFlight, [&"what is read back"]));
-        }
+        self.check()?;
         // SAFETY: the only work that writes it has landed, and none is enqueued any more.
         let promise = unsafe { Promise::new() };
         self.pinned.read(offset_bytes, out, promise)
+    }
+
+    /// It, once the work is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn over(self) -> Result<Fresh<D>, Error> {
+        self.check()?;
+        Ok(Fresh { pinned: self.pinned })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.landed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorCode::StillInFlight, [&"pinned memory"]))
     }
 }

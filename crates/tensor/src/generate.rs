@@ -155,7 +155,7 @@ impl<T: Element, D: Memory> DeviceOp for Generated<T, D> {
     fn execute(self, submission: &mut Submission<D>) -> Result<Tensor<T, D>, Error> {
         let Self { dims, mut fill, .. } = self;
         let tensor = Tensor::alloc(submission, Layout::rows(dims, T::BYTES)?)?;
-        let mut fresh = Fresh::new(submission, tensor.len_bytes())?;
+        let mut fresh = Fresh::new(submission.device(), tensor.len_bytes())?;
         let mut room = [T::ZERO; CHUNK];
         for first in (0..tensor.len()).step_by(CHUNK) {
             let room = &mut room[..CHUNK.min(tensor.len() - first)];

@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{Fresh, Landed};
+use crate::enqueue::{Fresh, Landed, gathers};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
@@ -96,7 +96,7 @@ impl<T: Element, D: Memory> DeviceOp for FromHost<T, D> {
         let layout = Layout::rows(dims.unwrap_or_else(|| numbers.len().into()), T::BYTES)?;
         fits(&layout, numbers.len())?;
         let tensor = Tensor::alloc(submission, layout)?;
-        let mut fresh = Fresh::new(submission, tensor.len_bytes())?;
+        let mut fresh = Fresh::new(submission.device(), tensor.len_bytes())?;
         fresh.write(0, T::bytes(&numbers))?;
         fresh.send(submission, tensor.span())?;
         Ok(tensor)
@@ -126,7 +126,7 @@ impl<T: Element, D: Memory> DeviceOp for Overwrite<T, D> {
         let Self { tensor, numbers } = self;
         tensor.block().named_by(1, "a tensor that is to be overwritten")?;
         fits(tensor.layout(), numbers.len())?;
-        let mut fresh = Fresh::new(submission, tensor.len_bytes())?;
+        let mut fresh = Fresh::new(submission.device(), tensor.len_bytes())?;
         fresh.write(0, T::bytes(&numbers))?;
         fresh.spread(submission, &tensor.named(), T::BYTES)?;
         Ok(tensor)
@@ -170,10 +170,14 @@ impl<T: Element, D: Memory> DeviceOp for ToHost<T, D> {
 
     fn execute(self, submission: &mut Submission<D>) -> Result<HostCopy<T, D>, Error> {
         let Self { from, .. } = self;
-        if let Some(landed) = Landed::gather(submission, &from, T::BYTES)? {
-            return Ok(HostCopy { landed, len: from.layout.count(), picked: None, element: PhantomData });
+        if let Ok(plan) = gathers(&from.layout, T::BYTES) {
+            let len = from.layout.count();
+            let room = Fresh::new(submission.device(), len * T::BYTES)?;
+            let landed = room.gather(submission, &from, T::BYTES, &plan)?;
+            return Ok(HostCopy { landed, len, picked: None, element: PhantomData });
         }
-        let landed = Landed::fetch(submission, from.span(T::BYTES))?;
+        let span = from.span(T::BYTES);
+        let landed = Fresh::new(submission.device(), span.len_bytes)?.fetch(submission, span)?;
         let (len, picked) = (from.layout.extent(), Some(from.layout));
         Ok(HostCopy { landed, len, picked, element: PhantomData })
     }

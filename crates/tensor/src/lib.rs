@@ -8,6 +8,7 @@
 //! | random numbers | [`Tensor::rand`], [`Tensor::randn`] |
 //! | numbers of the host | [`Tensor::from_host`], [`Tensor::from_shaped`], [`Tensor::overwrite`] |
 //! | its numbers on the host | [`Tensor::to_host`] |
+//! | to send and fetch them as fast as the bus | [`PinnedBuffer`], with [`Tensor::overwrite_from`] and [`Tensor::fetch_into`] |
 //! | many numbers, with little pinned memory | [`Tensor::send_in_chunks`], [`Tensor::fetch_in_chunks`] |
 //! | to copy it | [`Tensor::dup`], [`Tensor::copy_to`], [`Tensor::copy_into`] |
 //! | to write a part of it, in place | [`Tensor::view_mut`] |
@@ -54,6 +55,7 @@ mod kernel;
 mod layout;
 mod lend;
 mod partition;
+mod pinned;
 mod plan;
 mod random;
 mod tensor;
@@ -73,6 +75,7 @@ pub use host::{FromHost, HostCopy, Overwrite, ToHost};
 pub use kernel::{KernelArg, Launch, launch};
 pub use lend::{Lent, LentFuture};
 pub use partition::{IntoPartition, Partition, Tile};
+pub use pinned::{FetchInto, InFlight, OverwriteFrom, PinnedBuffer};
 pub use plan::COPY_CALLS_MAX;
 pub use random::Float;
 pub use tensor::Tensor;

@@ -138,9 +138,10 @@ impl<T: Element, D: Memory> DeviceOp for OverwriteInto<T, D> {
         to.block.named_by(2, "a tensor that is to be overwritten")?;
         fits(&to.layout, numbers.len())?;
         let bytes = T::bytes(&numbers);
-        let mut fresh = Fresh::new(submission, bytes.len())?;
+        let mut fresh = Fresh::new(submission.device(), bytes.len())?;
         fresh.write(0, bytes)?;
-        fresh.spread(submission, &to, T::BYTES)
+        fresh.spread(submission, &to, T::BYTES)?;
+        Ok(())
     }
 
     fn finish((): ()) -> Result<(), Error> {

@@ -202,6 +202,11 @@ impl<T: TimeLine> SimDevice<T> {
     pub fn memory_use(&self) -> MemoryUse {
         self.with(|state| state.buffers.in_use())
     }
+
+    /// How many gates there are: made, and not dropped.
+    pub fn gates(&self) -> usize {
+        self.with(State::gates_in_use)
+    }
 }
 
 /// Memory, kernels and events. Each call fails with the device's fault, with

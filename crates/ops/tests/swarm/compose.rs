@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use wakeline_core::{Clock, Error, ErrorCode, Nanos};
-use wakeline_ops::{DeviceOp, all, gate, unzip, value, zip};
+use wakeline_ops::{DeviceOp, Submission, all, gate, unzip, value, with_context, zip};
 use wakeline_sim::SimDevice;
 use wakeline_tensor::Tensor;
 
@@ -17,6 +17,18 @@ const CLOSED_US_MAX: u64 = 400;
 /// As many are read at a time at most: no more than a forgotten future may keep.
 const READS_MAX: usize = 6;
 
+/// As many operations in one submission at most.
+const LARGE_MAX: u64 = 2_000;
+
+/// So many launches that keep nothing.
+fn launches(count: u64) -> impl DeviceOp<Device = SimDevice, Pending = Vec<()>, Output = Vec<()>> {
+    let launch = |submission: &mut Submission<SimDevice>| {
+        submission.stream().raw().launch(Nanos::from_nanos(10))?;
+        Ok(value(()))
+    };
+    all((0..count).map(move |_| with_context(launch)))
+}
+
 fn full(byte: u8) -> impl DeviceOp<Device = SimDevice, Pending = Bytes, Output = Bytes> {
     Tensor::full(LEN, byte)
 }
@@ -27,7 +39,9 @@ impl Program {
     }
 
     pub(crate) fn compose(&mut self) {
-        match self.dice.below(10) {
+        match self.dice.below(12) {
+            10 => self.large(),
+            11 => self.shares_among_tasks(),
             0 => self.zips(),
             1 => self.diamond(),
             2 => self.reads_many(),
@@ -108,6 +122,36 @@ impl Program {
         }
     }
 
+    /// More than a stream's queue takes, known before or not.
+    fn large(&mut self) {
+        let many = launches(self.dice.below(LARGE_MAX));
+        if self.dice.one_in(2) {
+            self.ends(many);
+        } else {
+            self.ends(value(()).then(|()| many));
+        }
+    }
+
+    /// Several that are pending at a time, and polled in any order.
+    fn shares_among_tasks(&mut self) {
+        let byte = self.byte();
+        let inner = Tensor::from_host(vec![byte; LEN]).shared();
+        let outer = inner.clone().then(|tensor: Arc<Bytes>| value(tensor)).shared();
+        for _ in 0..=self.dice.below(4) {
+            let (one, other) = (inner.clone(), outer.clone());
+            let mut read: Boxed = if self.dice.one_in(2) {
+                Box::pin(self.wishes(one.then(|tensor: Arc<Bytes>| tensor.to_host())))
+            } else {
+                Box::pin(self.wishes(other.then(|tensor: Arc<Arc<Bytes>>| tensor.to_host())))
+            };
+            match self.poll(&mut read) {
+                Some(Poll::Ready(Ok(bytes))) => assert_eq!(bytes, [byte; LEN]),
+                Some(Poll::Pending) => self.pending.push((read, byte)),
+                _ => {}
+            }
+        }
+    }
+
     fn unzips(&mut self) {
         let byte = self.byte();
         let (one, other) = unzip!(zip!(full(byte), full(byte + 1)));
@@ -138,6 +182,9 @@ impl Program {
         if self.dice.one_in(3) {
             self.watcher.turn();
         }
+        if self.dice.one_in(3) {
+            self.behind_a_gate();
+        }
         match (self.dice.below(4), handle.take()) {
             (0, Some(handle)) => drop(handle),
             (1, Some(handle)) => std::mem::forget(handle),
@@ -158,6 +205,25 @@ impl Program {
         let until = self.watcher.now() + Nanos::from_micros(CLOSED_US_MAX);
         while self.watcher.now() < until && self.watcher.turn() {}
         drop(handle);
+    }
+
+    /// While one may be closed: old constants are read, and much is enqueued. Nobody waits on the spot.
+    fn behind_a_gate(&mut self) {
+        for at in 0..self.tensors.len().min(READS_MAX) {
+            let (read, byte) = (self.tensors[at].0.to_host(), self.tensors[at].1);
+            let mut read: Boxed = Box::pin(self.wishes(read));
+            match self.poll(&mut read) {
+                Some(Poll::Ready(Ok(bytes))) => assert_eq!(bytes, [byte; LEN]),
+                Some(Poll::Pending) => self.pending.push((read, byte)),
+                _ => {}
+            }
+        }
+        let many = launches(self.dice.below(LARGE_MAX));
+        let mut many = self.wishes(value(()).then(|()| many));
+        if let Some(Poll::Ready(Err(error))) = self.poll(&mut many) {
+            assert!(self.device.misuses().is_empty(), "{error}");
+            assert!(!error.to_string().contains("the queue of this stream is full"), "{error}");
+        }
     }
 
     fn nests(&mut self) {

@@ -19,6 +19,11 @@ pub(super) struct Gate {
 }
 
 impl State {
+    /// How many there are.
+    pub(crate) fn gates_in_use(&mut self) -> usize {
+        self.gates.values_mut().count()
+    }
+
     pub(crate) fn new_gate(&mut self) -> Key {
         self.gates.insert(Gate::default())
     }
