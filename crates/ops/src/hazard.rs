@@ -288,12 +288,12 @@ impl<D: Memory> Uses<D> {
 }
 
 impl<D: Memory> Submission<D> {
-    /// Makes calls that enqueue work on these buffers, behind all that it conflicts with; later uses come behind it. A buffer may be named several
+    /// Makes one call that enqueues work on these buffers, behind all that it conflicts with; later uses come behind it. A buffer may be named several
     /// times. The buffers live until the work of this submission is done.
     ///
     /// `enqueue` is called once, with the records of the buffers locked: it MUST only enqueue, in that stream, and what it enqueues MUST touch no
     /// other buffers, and write none but those named by [`Storage::write`]. That is also what the [`Promise`]s that it makes are for. Where it fails it MUST have
-    /// enqueued nothing: of several calls of which some were made, keep the failure and tell it behind this.
+    /// enqueued nothing: so of several calls make each by itself.
     ///
     /// Costs the recording of an event, a wait for each use in another stream that it comes after, and no allocation for up to
     /// eight buffers.

@@ -14,7 +14,7 @@ use crate::lend::Lent;
 use crate::tensor::Tensor;
 
 /// A copy between layouts without gaps is one call of the device. Of views it is one call for each two dimensions that do not lie as one on both sides:
-/// rows, and how far they are apart. One that would take more than [`COPY_CALLS_MAX`](crate::COPY_CALLS_MAX) calls is an error,
+/// rows, and how far they are apart; each call costs the recording of an event besides. One that would take more than [`COPY_CALLS_MAX`](crate::COPY_CALLS_MAX) calls is an error,
 /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit): copy parts of it, or a view that has its longest dimension whole.
 impl<T: Element, D: Memory> Tensor<T, D> {
     /// Copies its numbers to `target`, of the same shape, which is given back.

@@ -67,29 +67,17 @@ pub(crate) fn copy<D: Memory>(
     })
 }
 
-/// Makes the calls of a plan as one use of these buffers. Where one fails behind others, those are on their way: what comes next is ordered behind them all the
-/// same, and only then is the failure told.
+/// Makes the calls of a plan, each a use of these buffers by itself: so each is counted in its stream's queue, and where one fails those before it are ordered all
+/// the same. What comes between two of them from another thread writes none of these buffers, unless by the unsafe `launch`: the operation that makes them is a name of each.
 fn each<D: Memory>(
     submission: &mut Submission<D>,
     touches: &[Touch<'_, D>],
     plan: &Plan,
-    mut call: impl FnMut(&D, &D::Stream, usize, usize) -> Result<(), Error>,
+    call: impl Fn(&D, &D::Stream, usize, usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut failed = None;
-    submission.touch(touches, |device, stream| {
-        let mut made = 0;
-        let result = plan.each(|from_offset, to_offset| {
-            call(device, stream, from_offset, to_offset)?;
-            made += 1;
-            Ok(())
-        });
-        if made == 0 {
-            return result;
-        }
-        failed = result.err();
-        Ok(())
-    })?;
-    failed.map_or(Ok(()), Err)
+    plan.each(|from_offset, to_offset| {
+        submission.touch(touches, |device, stream| call(device, stream, from_offset, to_offset))
+    })
 }
 
 /// Pinned memory that nothing in flight uses: the host may write it until it is sent, and read it.
