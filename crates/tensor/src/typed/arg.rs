@@ -233,7 +233,7 @@ owned! {
 macro_rules! borrows {
     ($($lifetime:lifetime $borrow:ty => $p:ident $input:ident $named:ident;)+) => {$(
         impl<$lifetime, T: Element, D: Memory> Arg<$p<T>, D> for $borrow {
-            type Input = $input<T, Value<D, Named<T, D>>>;
+            type Input = $input<T, Value<D, Named<D>>>;
             type Stays = Borrow<Self>;
             type Back = Self;
 

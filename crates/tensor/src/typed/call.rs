@@ -111,7 +111,8 @@ pub type CallOf<P, D, A> = <<A as Args<P, D>>::Kind as Kind>::Launch<P, D, A>;
 /// An operation that launches a kernel, and gives back what it was handed.
 ///
 /// What its arguments are to be given by is submitted first, in the same stream and in their order; then it is looked at whether the conditions hold; then
-/// the kernel is launched. Costs no allocation for up to eight arguments of which up to three are different tensors, and two for more of these.
+/// the kernel is launched. Costs as much as [`launch`](crate::launch()), which checks nothing: no allocation for up to eight arguments of which up to three are different
+/// tensors, and two for more of these.
 #[must_use = "an operation does nothing until it is awaited or run"]
 pub struct Call<D: port::Launch, I: Inputs<D>> {
     kernel: D::Kernel,

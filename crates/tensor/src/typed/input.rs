@@ -8,7 +8,7 @@ use wakeline_core::Error;
 use wakeline_ops::port::Memory;
 use wakeline_ops::{DeviceOp, Submission};
 
-use super::named::{Extent, Reads, Writes, plain};
+use super::named::{Extent, Reads, Writes};
 use super::parameter::{By, In, Out, Parameter, Parameters};
 use super::scalar::Scalar;
 use crate::block::Span;
@@ -118,7 +118,7 @@ where
 
     fn execute(self, submission: &mut Submission<D>) -> Result<Self::Pending, Error> {
         let pending = self.op.execute(submission)?;
-        plain(pending.tensor())?;
+        pending.plain()?;
         Ok(pending)
     }
 
@@ -127,11 +127,11 @@ where
     }
 
     fn place(pending: &Self::Pending) -> Place<'_, D> {
-        Place::Read(pending.tensor().span())
+        Place::Read(pending.span())
     }
 
     fn seen(pending: &Self::Pending) -> Extent<'_> {
-        Extent::of(pending.tensor())
+        pending.extent()
     }
 
     fn keep(pending: Self::Pending) -> Self::Kept {
@@ -151,7 +151,7 @@ where
 
     fn execute(self, submission: &mut Submission<D>) -> Result<Self::Pending, Error> {
         let pending = self.op.execute(submission)?;
-        plain(pending.tensor())?;
+        pending.plain()?;
         Ok(pending)
     }
 
@@ -160,17 +160,16 @@ where
     }
 
     fn alone(pending: &Self::Pending) -> Result<(), Error> {
-        let names = <<O as DeviceOp>::Pending as Writes<T, D>>::NAMES;
-        pending.tensor().block().named_by(names, "a tensor that a kernel is to write")
+        pending.alone()
     }
 
     fn place(pending: &Self::Pending) -> Place<'_, D> {
-        let tiles = Tiles { grid: pending.grid(), tile: pending.tile(), len: pending.tensor().len() };
-        Place::Write(pending.tensor().span(), tiles)
+        let tiles = Tiles { grid: pending.grid(), tile: pending.tile(), len: pending.extent().len() };
+        Place::Write(pending.span(), tiles)
     }
 
     fn seen(pending: &Self::Pending) -> Extent<'_> {
-        Extent::of(pending.tensor())
+        pending.extent()
     }
 
     fn keep(pending: Self::Pending) -> Self::Kept {

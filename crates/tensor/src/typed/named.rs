@@ -6,6 +6,7 @@ use wakeline_core::Error;
 use wakeline_ops::port::Memory;
 use wakeline_ops::{IntoDeviceOp, OfDevice, Value, value};
 
+use crate::block::{Block, Span};
 use crate::dims::Dims;
 use crate::element::Element;
 use crate::partition::{IntoPartition, Partition};
@@ -16,8 +17,18 @@ pub trait Reads<T: Element, D: Memory>: Send + 'static {
     /// What of it goes back to whoever handed it in.
     type Kept: Send + 'static;
 
-    /// The tensor.
-    fn tensor(&self) -> &Tensor<T, D>;
+    /// Where its numbers lie.
+    fn span(&self) -> Span<'_, D>;
+
+    /// How long it is.
+    fn extent(&self) -> Extent<'_>;
+
+    /// That it can be handed over by the address of its first number alone.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](wakeline_core::ErrorCode::InvalidShape): its numbers do not lie row by row.
+    fn plain(&self) -> Result<(), Error>;
 
     /// What goes back, once the kernel was launched.
     fn keep(self) -> Self::Kept;
@@ -25,8 +36,12 @@ pub trait Reads<T: Element, D: Memory>: Send + 'static {
 
 /// A tensor that a kernel may write.
 pub trait Writes<T: Element, D: Memory>: Reads<T, D> {
-    /// How many names of its memory are those of who handed it in.
-    const NAMES: usize;
+    /// That nobody but who handed it in names its memory.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorShared`](wakeline_core::ErrorCode::TensorShared).
+    fn alone(&self) -> Result<(), Error>;
 
     /// How many tiles there are along each dimension, where it is cut into such.
     fn grid(&self) -> Option<Dims> {
@@ -39,48 +54,52 @@ pub trait Writes<T: Element, D: Memory>: Reads<T, D> {
     }
 }
 
-impl<T: Element, D: Memory> Reads<T, D> for Tensor<T, D> {
-    type Kept = Self;
+/// What is written, in errors.
+const WRITTEN: &str = "a tensor that a kernel is to write";
 
-    fn tensor(&self) -> &Self {
-        self
-    }
+macro_rules! reads {
+    ($($owned:ty: $this:ident => $tensor:expr;)+) => {$(
+        impl<T: Element, D: Memory> Reads<T, D> for $owned {
+            type Kept = Self;
 
-    fn keep(self) -> Self {
-        self
-    }
+            fn span(&self) -> Span<'_, D> {
+                let $this = self;
+                $tensor.span()
+            }
+
+            fn extent(&self) -> Extent<'_> {
+                let $this = self;
+                Extent { shape: $tensor.shape(), len: $tensor.len() }
+            }
+
+            fn plain(&self) -> Result<(), Error> {
+                let $this = self;
+                if is_plain($tensor) { Ok(()) } else { Err(not_plain($tensor.shape())) }
+            }
+
+            fn keep(self) -> Self {
+                self
+            }
+        }
+    )+};
+}
+
+reads! {
+    Tensor<T, D>: this => this;
+    Arc<Tensor<T, D>>: this => &**this;
+    Partition<Tensor<T, D>>: this => this.of_tensor();
 }
 
 impl<T: Element, D: Memory> Writes<T, D> for Tensor<T, D> {
-    const NAMES: usize = 1;
-}
-
-impl<T: Element, D: Memory> Reads<T, D> for Arc<Tensor<T, D>> {
-    type Kept = Self;
-
-    fn tensor(&self) -> &Tensor<T, D> {
-        self
-    }
-
-    fn keep(self) -> Self {
-        self
-    }
-}
-
-impl<T: Element, D: Memory> Reads<T, D> for Partition<Tensor<T, D>> {
-    type Kept = Self;
-
-    fn tensor(&self) -> &Tensor<T, D> {
-        self.of_tensor()
-    }
-
-    fn keep(self) -> Self {
-        self
+    fn alone(&self) -> Result<(), Error> {
+        self.block().named_by(1, WRITTEN)
     }
 }
 
 impl<T: Element, D: Memory> Writes<T, D> for Partition<Tensor<T, D>> {
-    const NAMES: usize = 1;
+    fn alone(&self) -> Result<(), Error> {
+        self.of_tensor().block().named_by(1, WRITTEN)
+    }
 
     fn grid(&self) -> Option<Dims> {
         Some(Self::grid(self))
@@ -91,45 +110,71 @@ impl<T: Element, D: Memory> Writes<T, D> for Partition<Tensor<T, D>> {
     }
 }
 
-/// Another name of a tensor that is lent, and how it is cut. It is gone when the kernel was launched: what is in flight is no name.
-pub struct Named<T: Element, D: Memory> {
-    tensor: Tensor<T, D>,
+/// Another name of the memory of a tensor that is lent, and how it is cut. It is gone when the kernel was launched: what is in flight is no name.
+pub struct Named<D: Memory> {
+    block: Arc<Block<D>>,
+    offset_bytes: usize,
+    len_bytes: usize,
+    shape: Dims,
+    len: usize,
+    is_plain: bool,
     tile: Option<Dims>,
 }
 
-impl<T: Element, D: Memory> Named<T, D> {
-    pub(super) fn of(tensor: &Tensor<T, D>) -> Self {
-        Self { tensor: tensor.clone(), tile: None }
+impl<D: Memory> Named<D> {
+    pub(super) fn of<T: Element>(tensor: &Tensor<T, D>) -> Self {
+        let Span { offset_bytes, len_bytes, .. } = tensor.span();
+        let (block, shape) = (Arc::clone(tensor.block()), Dims::from(tensor.shape()));
+        Self {
+            block,
+            offset_bytes,
+            len_bytes,
+            shape,
+            len: tensor.len(),
+            is_plain: is_plain(tensor),
+            tile: None,
+        }
     }
 
-    pub(super) fn of_tiles<B: IntoPartition<Element = T, Device = D>>(tiles: &Partition<B>) -> Self {
-        Self { tensor: tiles.of_tensor().clone(), tile: Some(tiles.tile().clone()) }
+    pub(super) fn of_tiles<B: IntoPartition<Device = D>>(tiles: &Partition<B>) -> Self {
+        Self { tile: Some(Dims::from(&**tiles.tile())), ..Self::of(tiles.of_tensor()) }
     }
 }
 
-impl<T: Element, D: Memory> core::fmt::Debug for Named<T, D> {
+impl<D: Memory> core::fmt::Debug for Named<D> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Named").field("tensor", &self.tensor).field("tile", &self.tile).finish()
+        f.debug_struct("Named").field("shape", &self.shape).field("tile", &self.tile).finish_non_exhaustive()
     }
 }
 
-impl<T: Element, D: Memory> Reads<T, D> for Named<T, D> {
+impl<T: Element, D: Memory> Reads<T, D> for Named<D> {
     type Kept = ();
 
-    fn tensor(&self) -> &Tensor<T, D> {
-        &self.tensor
+    fn span(&self) -> Span<'_, D> {
+        let Self { offset_bytes, len_bytes, .. } = *self;
+        Span { storage: self.block.storage(), offset_bytes, len_bytes }
+    }
+
+    fn extent(&self) -> Extent<'_> {
+        Extent { shape: &self.shape, len: self.len }
+    }
+
+    fn plain(&self) -> Result<(), Error> {
+        if self.is_plain { Ok(()) } else { Err(not_plain(&self.shape)) }
     }
 
     fn keep(self) {}
 }
 
-impl<T: Element, D: Memory> Writes<T, D> for Named<T, D> {
+impl<T: Element, D: Memory> Writes<T, D> for Named<D> {
     /// That of the lender, who cannot use it meanwhile, and this.
-    const NAMES: usize = 2;
+    fn alone(&self) -> Result<(), Error> {
+        self.block.named_by(2, WRITTEN)
+    }
 
     fn grid(&self) -> Option<Dims> {
         let tile = self.tile.as_ref()?;
-        Some(self.tensor.shape().iter().zip(tile.iter()).map(|(len, tile)| len.div_ceil(*tile)).collect())
+        Some(self.shape.iter().zip(tile.iter()).map(|(len, tile)| len.div_ceil(*tile)).collect())
     }
 
     fn tile(&self) -> Option<&Dims> {
@@ -158,10 +203,6 @@ pub struct Extent<'a> {
 }
 
 impl<'a> Extent<'a> {
-    pub(super) fn of<T: Element, D: Memory>(tensor: &'a Tensor<T, D>) -> Self {
-        Self { shape: tensor.shape(), len: tensor.len() }
-    }
-
     /// How many numbers it has.
     pub const fn len(&self) -> usize {
         self.len
@@ -178,14 +219,21 @@ impl<'a> Extent<'a> {
     }
 }
 
-/// That a kernel can be handed the address of its first number alone.
-pub(super) fn plain<T: Element, D: Memory>(tensor: &Tensor<T, D>) -> Result<(), Error> {
-    if tensor.is_contiguous() {
-        return Ok(());
-    }
-    let wrong = format!(
-        "a kernel takes numbers that lie row by row, but those of this view have strides {:?}; hand in a copy of it",
-        tensor.strides()
-    );
-    Err(tensor.layout().dims().invalid(&wrong))
+/// Whether the numbers of a tensor lie row by row.
+fn is_plain<T: Element, D: Memory>(tensor: &Tensor<T, D>) -> bool {
+    let mut wanted = 1;
+    let axes = tensor.shape().iter().zip(tensor.strides()).rev();
+    tensor.is_empty()
+        || axes.into_iter().all(|(len, stride)| {
+            let fits = *len == 1 || *stride == wanted;
+            // The product of all of them is a count that was checked.
+            wanted *= len;
+            fits
+        })
+}
+
+#[cold]
+fn not_plain(shape: &[usize]) -> Error {
+    let wrong = "a kernel takes numbers that lie row by row, but those of this view do not; hand in a copy of it (`dup`)";
+    Dims::from(shape).invalid(wrong)
 }
