@@ -50,7 +50,9 @@ fn results_are_those_of_the_host_on_any_grid<R: OpsRig>(rig: &R) {
         ];
         for plan in plans {
             let out = Tensor::full(len, POISON).then(value);
-            let op = saxpy.with(plan).call(out, a, inputs.0.clone(), inputs.1.clone(), n);
+            // SAFETY: it does with any number of blocks and threads, and needs no shared memory.
+            let planned = unsafe { saxpy.with(plan) };
+            let op = planned.call(out, a, inputs.0.clone(), inputs.1.clone(), n);
             let z = block_on(op.on(rig.runtime())).unwrap().0;
             assert_eq!(block_on(z.to_host().on(rig.runtime())).unwrap(), wanted, "{len} {plan:?}");
         }
@@ -162,7 +164,8 @@ fn what_does_not_fit_is_refused_and_nothing_is_launched<R: OpsRig>(rig: &R) {
     let (none, ..) = block_on(affine.call(nothing, 0, 1, 1).on(runtime)).unwrap();
     assert!(none.is_empty());
     // More threads than any device has.
-    let wide = affine.with(Plan::new().threads([4_096, 1, 1]));
+    // SAFETY: nothing is launched.
+    let wide = unsafe { affine.with(Plan::new().threads([4_096, 1, 1])) };
     let error = block_on(wide.call(Tensor::zeros(8), 8, 1, 1).on(runtime)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidLimit, "{error}");
     drop((x, z, none, columns));

@@ -1,6 +1,7 @@
 //! The launch of a kernel as operations ask for it: in clusters, cooperatively, before the one in front has ended; and why one was refused.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::fmt;
 use core::ptr;
 
 use wakeline_core::{Error, ErrorCode};
@@ -72,6 +73,14 @@ impl Launches {
 #[cold]
 fn unsupported(how: &str, why: &str) -> Error {
     Error::new(ErrorCode::LaunchUnsupported, [&BACKEND, &how, &why])
+}
+
+#[cold]
+pub(crate) fn of_another_context(name: &str, other: &dyn fmt::Display, own: &dyn fmt::Display) -> Error {
+    unsupported(
+        "of another context",
+        &format!("`{name}` was loaded in {other}, and this is {own}; load it here"),
+    )
 }
 
 /// What was refused, as what is wrong with its shape, where that is what it is.

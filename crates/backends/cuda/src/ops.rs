@@ -485,6 +485,10 @@ impl Launch for CudaDevice {
         _: Promise,
     ) -> Result<(), Error> {
         self.context.open()?;
+        let (own, other) = (self.context.raw(), kernel.module().context().raw());
+        if own != other {
+            return Err(launch::of_another_context(kernel.name(), &other, &own));
+        }
         let word = |arg: &Arg<'_, CudaMemory>| match *arg {
             Arg::Word(word) => word,
             Arg::Read(at) | Arg::Write(at) => at.memory.address().wrapping_add(at.offset_bytes as u64),

@@ -15,7 +15,10 @@ use common::{fake, loaded};
 use libloading::Library;
 use wakeline_core::{Error, ErrorCode};
 use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX};
-use wakeline_cuda::{Arch, CuStream, Cuda, CudaDevice, CudaMemory, Function, Ordinal, synchronize};
+use wakeline_cuda::{
+    Arch, ContextConfig, CuStream, Cuda, CudaContext, CudaDevice, CudaMemory, DEVICE_BYTES_KEPT, Function,
+    Ordinal, synchronize,
+};
 use wakeline_fake_driver::{Act, Fake, Rule, Status};
 use wakeline_ops::port::{Arg, At, Device as _, Launch as _, Memory as _, Pattern, Priority, Promise, Shape};
 
@@ -165,6 +168,17 @@ fn what_a_device_has_not_got_is_told_before_the_driver_is_asked() {
     let error = rig.launch(ONE.cooperative()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LaunchUnsupported);
     assert!(error.args()[2].contains("CUDA_ERROR_NOT_SUPPORTED (801)"), "{error}");
+}
+
+#[test]
+fn a_kernel_of_another_context_is_refused() {
+    let (_fake, cuda) = loaded();
+    let rig = Rig::new(&cuda);
+    let other = CudaContext::create(&cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+    let kernel =
+        CudaDevice::in_context(other, DEVICE_BYTES_KEPT).unwrap().ptx(PTX).unwrap().function(OCCUPY).unwrap();
+    let error = rig.launch_with(&kernel, ONE, &[Arg::Word(0)]).unwrap_err();
+    assert_eq!((error.code(), &error.args()[1][..]), (ErrorCode::LaunchUnsupported, "of another context"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
+use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
@@ -25,14 +26,15 @@ use crate::lend::{Lent, LentFuture};
 const ARGS_INLINE: usize = 8;
 
 /// A kernel, bound to a signature. Clones are the same kernel.
-pub struct Bound<D: port::Launch> {
+pub struct Bound<D: port::Launch, S> {
     kernel: D::Kernel,
     name: &'static str,
     plan: Plan,
+    signature: PhantomData<fn() -> S>,
 }
 
-impl<D: port::Launch> Bound<D> {
-    /// Binds a kernel to a signature of parameters of so many bytes each.
+impl<D: port::Launch, S: Signature> Bound<D, S> {
+    /// Binds a kernel to a signature.
     ///
     /// # Errors
     ///
@@ -40,16 +42,12 @@ impl<D: port::Launch> Bound<D> {
     ///
     /// # Safety
     ///
-    /// The kernel is of the device. Launched with arguments of the types of the signature for which its conditions hold, on any number of blocks and threads, it
-    /// touches no memory but theirs and its own, within their lengths, and writes only what the signature says is written.
-    pub unsafe fn new(
-        device: &D,
-        kernel: D::Kernel,
-        name: &'static str,
-        bytes: &[usize],
-    ) -> Result<Self, Error> {
-        device.takes(&kernel, bytes)?;
-        Ok(Self { kernel, name, plan: Plan::new() })
+    /// The kernel is of the device. Launched with arguments of the types of the signature for which its conditions hold, as [`Plan::new`] says, which is on any number
+    /// of blocks of up to [`THREADS_DEFAULT`](crate::THREADS_DEFAULT) threads, it touches no memory but theirs and its own, within their lengths, and writes only what the
+    /// signature says is written.
+    pub unsafe fn new(device: &D, kernel: D::Kernel, name: &'static str) -> Result<Self, Error> {
+        device.takes(&kernel, S::Parameters::BYTES)?;
+        Ok(Self { kernel, name, plan: Plan::new(), signature: PhantomData })
     }
 
     /// A kernel of the host, which does what `code` says, bound to a signature. It is safe code, of which copies are made and handed back, so it touches nothing else.
@@ -57,46 +55,51 @@ impl<D: port::Launch> Bound<D> {
     /// # Errors
     ///
     /// As [`port::Launch::takes`].
-    pub fn on_host<P: Parameters>(
+    pub fn on_host(
         device: &D,
         name: &'static str,
         length: Nanos,
-        code: impl Fn(P::Host<'_>) + Send + Sync + 'static,
+        code: impl Fn(<S::Parameters as Parameters>::Host<'_>) + Send + Sync + 'static,
     ) -> Result<Self, Error>
     where
         D: HostKernels,
     {
-        let kernel = D::host_kernel(length, P::BYTES, move |args| {
-            let mut held = P::load(args);
-            code(P::lend(&mut held));
-            P::store(held, args);
+        let kernel = D::host_kernel(length, S::Parameters::BYTES, move |args| {
+            let mut held = S::Parameters::load(args);
+            code(S::Parameters::lend(&mut held));
+            S::Parameters::store(held, args);
         });
         // SAFETY: the kernel reads its arguments into memory of its own, and writes back, within their lengths, those that the signature says are written.
-        unsafe { Self::new(device, kernel, name, P::BYTES) }
+        unsafe { Self::new(device, kernel, name) }
     }
 
     /// The same, launched so.
+    ///
+    /// # Safety
+    ///
+    /// What [`new`](Self::new) asks for holds of the kernel as this plan launches it: it does with that many blocks, threads and bytes of shared memory, and where
+    /// it [overlaps](Plan::overlapping) the kernel in front it waits for that before it touches anything. Of a kernel of the host all of that holds.
     #[must_use]
-    pub fn with(&self, plan: Plan) -> Self {
-        Self { kernel: self.kernel.clone(), name: self.name, plan }
+    pub unsafe fn with(&self, plan: Plan) -> Self {
+        Self { plan, ..self.clone() }
     }
 
-    /// A launch of a signature's kernel on these arguments.
-    pub fn call<S: Signature, A: Args<S::Parameters, D>>(&self, args: A) -> CallOf<S::Parameters, D, A> {
+    /// A launch on these arguments.
+    pub fn call<A: Args<S::Parameters, D>>(&self, args: A) -> CallOf<S::Parameters, D, A> {
         let (inputs, stays) = args.part();
-        let Self { kernel, name, plan } = self;
+        let Self { kernel, name, plan, .. } = self;
         let call = Call { kernel: kernel.clone(), name, plan: *plan, inputs, holds: S::holds };
         <A::Kind as Kind>::make(call, stays)
     }
 }
 
-impl<D: port::Launch> Clone for Bound<D> {
+impl<D: port::Launch, S> Clone for Bound<D, S> {
     fn clone(&self) -> Self {
-        self.with(self.plan)
+        Self { kernel: self.kernel.clone(), name: self.name, plan: self.plan, signature: PhantomData }
     }
 }
 
-impl<D: port::Launch> fmt::Debug for Bound<D> {
+impl<D: port::Launch, S> fmt::Debug for Bound<D, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bound").field("name", &self.name).field("plan", &self.plan).finish_non_exhaustive()
     }

@@ -11,6 +11,7 @@ use wakeline_ops::{DeviceOp, Submission};
 use super::named::{Extent, Reads, Writes};
 use super::parameter::{By, In, Out, Parameter, Parameters};
 use super::scalar::Scalar;
+use super::sealed::Sealed;
 use crate::block::Span;
 use crate::dims::Dims;
 use crate::element::Element;
@@ -37,7 +38,7 @@ pub struct Tiles<'a> {
 }
 
 /// One parameter's input.
-pub trait Input<D: Memory>: Send + 'static {
+pub trait Input<D: Memory>: Sealed + Send + 'static {
     /// The parameter.
     type Parameter: Parameter;
     /// What was handed in, while the kernel is being launched.
@@ -88,6 +89,8 @@ macro_rules! inputs {
                 Self { op, of: PhantomData }
             }
         }
+
+        impl<T, O> Sealed for $name<T, O> {}
 
         impl<T, O> fmt::Debug for $name<T, O> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -209,7 +212,7 @@ where
 }
 
 /// The inputs of all parameters: a tuple of 1 to 12.
-pub trait Inputs<D: Memory>: Send + 'static {
+pub trait Inputs<D: Memory>: Sealed + Send + 'static {
     /// The parameters.
     type Parameters: Parameters;
     /// What was handed in.

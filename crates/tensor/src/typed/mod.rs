@@ -51,6 +51,7 @@ mod named;
 mod parameter;
 mod plan;
 mod scalar;
+mod sealed;
 
 pub use arg::{Arg, Args, Borrow, Borrowed, Kind, Nothing, Owned, Stays};
 pub use call::{Borrowing, BorrowingFuture, Bound, Call, CallOf, Holds};
@@ -78,12 +79,12 @@ pub use wakeline_ops::port::{HostKernels, Launch};
 ///
 /// - `unsafe fn bind(device, kernel) -> Result<Self, Error>`: binds a kernel of a device. Where the device can tell, it is looked at whether the kernel takes as many
 ///   arguments, as long as these: [`KernelMismatch`](wakeline_core::ErrorCode::KernelMismatch). What the caller promises is
-///   [`Bound::new`](crate::typed::Bound::new)'s: the code keeps to the signature, on any number of blocks and threads.
+///   [`Bound::new`](crate::typed::Bound::new)'s: the code keeps to the signature, on any number of blocks of up to [`THREADS_DEFAULT`] threads.
 /// - `fn on_host(device, length, code) -> Result<Self, Error>`: a closure over slices in place of a kernel, on a device that is simulated. It is called once a launch. A
 ///   slice goes on to the end of its memory.
 /// - `fn call(&self, ..)`: a launch, lazily; takes for each parameter what [`Arg`](crate::typed::Arg) says. Where nothing is borrowed it is an operation,
 ///   [`Call`](crate::typed::Call), else a [`Borrowing`](crate::typed::Borrowing), which is awaited or run as one. Either gives a tuple of what went in.
-/// - `fn with(&self, plan) -> Self`: the same with other blocks, threads and ways to launch: [`Plan`].
+/// - `unsafe fn with(&self, plan) -> Self`: the same with other blocks, threads and ways to launch: [`Plan`]. The promise is that the code does with that too.
 ///
 /// ```
 /// use wakeline_tensor::kernel;
@@ -207,7 +208,7 @@ macro_rules! kernel {
         [$({$parameter:ident: $kind:ty})+]
     ) => {
         $(#[$meta])*
-        $visible struct $name<D: $crate::typed::Launch>($crate::typed::Bound<D>);
+        $visible struct $name<D: $crate::typed::Launch>($crate::typed::Bound<D, Self>);
 
         impl<D: $crate::typed::Launch> $name<D> {
             /// Binds a kernel of this device to this signature.
@@ -218,16 +219,15 @@ macro_rules! kernel {
             ///
             /// # Safety
             ///
-            /// The kernel is of the device. Launched with arguments for which the conditions of this signature hold, on any number of blocks and threads, it touches
-            /// no memory but theirs and its own, within their lengths, and writes only what is written by this signature.
+            /// The kernel is of the device. Launched with arguments for which the conditions of this signature hold, on any number of blocks of up to 256 threads, it
+            /// touches no memory but theirs and its own, within their lengths, and writes only what is written by this signature.
             #[allow(dead_code)]
             $visible unsafe fn bind(
                 device: &D,
                 kernel: <D as $crate::typed::Launch>::Kernel,
             ) -> ::core::result::Result<Self, $crate::typed::Error> {
-                let bytes = <($($kind,)+) as $crate::typed::Parameters>::BYTES;
                 // SAFETY: as the caller says.
-                unsafe { $crate::typed::Bound::new(device, kernel, ::core::stringify!($name), bytes) }.map(Self)
+                unsafe { $crate::typed::Bound::new(device, kernel, ::core::stringify!($name)) }.map(Self)
             }
 
             /// A closure in place of a kernel, on a device that is simulated: called once a launch, which takes so long.
@@ -244,7 +244,7 @@ macro_rules! kernel {
             where
                 D: $crate::typed::HostKernels,
             {
-                $crate::typed::Bound::on_host::<($($kind,)+)>(
+                $crate::typed::Bound::on_host(
                     device,
                     ::core::stringify!($name),
                     length,
@@ -254,10 +254,16 @@ macro_rules! kernel {
             }
 
             /// The same, launched so.
+            ///
+            /// # Safety
+            ///
+            /// What `bind` asks for holds of the kernel as this plan launches it; where it may overlap the kernel in front, it waits for that before it touches
+            /// anything. Of a closure all of that holds.
             #[allow(dead_code)]
             #[must_use]
-            $visible fn with(&self, plan: $crate::Plan) -> Self {
-                Self(self.0.with(plan))
+            $visible unsafe fn with(&self, plan: $crate::Plan) -> Self {
+                // SAFETY: as the caller says.
+                Self(unsafe { self.0.with(plan) })
             }
 
             /// A launch on these arguments, which gives them back.
@@ -266,7 +272,7 @@ macro_rules! kernel {
                 &self,
                 $($parameter: $parameter),+
             ) -> $crate::typed::CallOf<($($kind,)+), D, ($($parameter,)+)> {
-                self.0.call::<Self, _>(($($parameter,)+))
+                self.0.call(($($parameter,)+))
             }
         }
 

@@ -6,14 +6,15 @@ use wakeline_core::Error;
 use wakeline_ops::port::Memory;
 use wakeline_ops::{IntoDeviceOp, OfDevice, Value, value};
 
+use super::sealed::Sealed;
 use crate::block::{Block, Span};
 use crate::dims::Dims;
 use crate::element::Element;
 use crate::partition::{IntoPartition, Partition};
 use crate::tensor::Tensor;
 
-/// A tensor that a kernel may read.
-pub trait Reads<T: Element, D: Memory>: Send + 'static {
+/// A tensor that a kernel may read. Those that there are: what a launch touches rests on what they say.
+pub trait Reads<T: Element, D: Memory>: Sealed + Send + 'static {
     /// What of it goes back to whoever handed it in.
     type Kept: Send + 'static;
 
@@ -59,6 +60,8 @@ const WRITTEN: &str = "a tensor that a kernel is to write";
 
 macro_rules! reads {
     ($($owned:ty: $this:ident => $tensor:expr;)+) => {$(
+        impl<T: Element, D: Memory> Sealed for $owned {}
+
         impl<T: Element, D: Memory> Reads<T, D> for $owned {
             type Kept = Self;
 
@@ -146,6 +149,8 @@ impl<D: Memory> core::fmt::Debug for Named<D> {
         f.debug_struct("Named").field("shape", &self.shape).field("tile", &self.tile).finish_non_exhaustive()
     }
 }
+
+impl<D: Memory> Sealed for Named<D> {}
 
 impl<T: Element, D: Memory> Reads<T, D> for Named<D> {
     type Kept = ();

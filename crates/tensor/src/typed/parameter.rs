@@ -7,22 +7,29 @@ use wakeline_ops::port::HostArgs;
 
 use super::named::Extent;
 use super::scalar::Scalar;
+use super::sealed::Sealed;
 use crate::element::Element;
 
 /// A parameter that is read: `in x: [T]`.
 #[derive(Debug)]
 pub struct In<T>(PhantomData<fn() -> T>);
 
+impl<T> Sealed for In<T> {}
+
 /// A parameter that is written: `out x: [T]`; and one that is read before: `inout x: [T]`.
 #[derive(Debug)]
 pub struct Out<T>(PhantomData<fn() -> T>);
+
+impl<T> Sealed for Out<T> {}
 
 /// A parameter that is a number: `x: T`.
 #[derive(Debug)]
 pub struct By<T>(PhantomData<fn() -> T>);
 
+impl<T> Sealed for By<T> {}
+
 /// [`In`], [`Out`] or [`By`].
-pub trait Parameter: 'static {
+pub trait Parameter: Sealed + 'static {
     /// How many bytes the kernel takes for it.
     const BYTES: usize;
     /// What a condition sees of what was handed in.
@@ -109,7 +116,7 @@ impl<T: Scalar + fmt::Debug> Parameter for By<T> {
 }
 
 /// All parameters of a signature: a tuple of 1 to 12.
-pub trait Parameters: 'static {
+pub trait Parameters: Sealed + 'static {
     /// As [`Parameter::BYTES`], of each.
     const BYTES: &'static [usize];
     /// As [`Parameter::Seen`].

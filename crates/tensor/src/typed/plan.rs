@@ -7,7 +7,8 @@ use super::input::Tiles;
 /// How many threads a block has, where nothing else is said: no more than there are numbers for it.
 pub const THREADS_DEFAULT: u32 = 256;
 
-/// How a kernel is launched, as far as that is not for its arguments to say.
+/// How a kernel is launched, as far as that is not for its arguments to say. A kernel is given one by the unsafe `with` of its type, since not all code does with
+/// every number of threads, or without the shared memory that it was written for.
 ///
 /// ```
 /// use wakeline_tensor::Plan;

@@ -1,7 +1,9 @@
 //! Numbers as arguments of kernels.
 
-/// A number that kernels take by value, of one to eight bytes.
-pub trait Scalar: Copy + Send + Sync + 'static {
+use super::sealed::Sealed;
+
+/// A number that kernels take by value, of one to eight bytes. Those that there are: what a launch hands over rests on how long each is.
+pub trait Scalar: Sealed + Copy + Send + Sync + 'static {
     /// How many bytes a kernel takes.
     const BYTES: usize = size_of::<Self>();
 
@@ -14,6 +16,8 @@ pub trait Scalar: Copy + Send + Sync + 'static {
 
 macro_rules! scalars {
     ($($number:ty)*) => {$(
+        impl Sealed for $number {}
+
         impl Scalar for $number {
             fn word(self) -> u64 {
                 let mut word = [0; size_of::<u64>()];
@@ -32,6 +36,8 @@ macro_rules! scalars {
 }
 
 scalars!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 half::f16 half::bf16);
+
+impl Sealed for bool {}
 
 impl Scalar for bool {
     fn word(self) -> u64 {
