@@ -193,6 +193,8 @@ pub(crate) const OWN_PROCESS: &str = "--own-process";
 /// Runs this program again for the one test of this name.
 pub(crate) fn in_own_process(name: &str) -> Result<(), Failed> {
     let mut again = Command::new(std::env::current_exe()?);
+    // Said so, they are there from the start: else a fault's kernel may stand behind busy ones, in a queue that is theirs too, until those are done.
+    again.env("CUDA_DEVICE_MAX_CONNECTIONS", "8");
     let output = again.args([OWN_PROCESS, "--exact", name, "--test-threads", "1"]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && said.contains("1 passed") {
