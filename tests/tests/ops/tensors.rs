@@ -1,6 +1,7 @@
 //! Tensors: made, viewed, copied and cut up on every device as the host says.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 use rand_pcg::Pcg64Mcg;
@@ -24,6 +25,7 @@ device_tests![
         a_borrowed_tensor_is_written_in_place_and_read_behind_that,
         a_borrow_that_is_forgotten_in_flight_is_ordered_and_frees_nothing,
         shared_memory_is_not_to_be_written,
+        many_small_tensors_come_to_the_host_beside_a_kernel,
         the_pools_are_bounded_and_tell_what_is_in_use;
     Fake: a_copy_that_fails_half_way_is_told_and_what_was_made_is_ordered,
         a_number_of_up_to_four_bytes_is_filled_in_by_one_call,
@@ -389,4 +391,42 @@ fn a_view_is_copied_in_as_few_calls_as_there_can_be(rig: &CudaRig) {
     assert_eq!(copied(table.select(0, 4).unwrap().transpose().unwrap()), [0, 20]);
     drop(table);
     rig.settle_clean();
+}
+
+/// Copies of many small tensors go on while a kernel runs: drawn as a timeline.
+fn many_small_tensors_come_to_the_host_beside_a_kernel<R: OpsRig>(rig: &R) {
+    const TENSORS: u32 = 48;
+    const LENGTH: Nanos = Nanos::from_millis(60);
+    let runtime = rig.runtime();
+    let stream = runtime.stream(Priority::Normal).unwrap();
+    let tensors: Vec<_> = (0..TENSORS).map(|n| block_on(Tensor::full(256, n).on(runtime)).unwrap()).collect();
+    // What is slow the first time.
+    block_on(tensors[0].to_host().on(runtime)).unwrap();
+    let start = Instant::now();
+    let (busy, copies) = std::thread::scope(|scope| {
+        let op = rig.occupy(LENGTH);
+        let busy = scope.spawn(move || {
+            op.sync_on(&stream).unwrap();
+            start.elapsed()
+        });
+        std::thread::sleep(Duration::from_millis(2));
+        let copies: Vec<_> = (0..)
+            .zip(&tensors)
+            .map(|(n, tensor)| {
+                let begun = start.elapsed();
+                assert_eq!(block_on(tensor.to_host().on(runtime)).unwrap(), vec![n; 256]);
+                (begun, start.elapsed())
+            })
+            .collect();
+        (busy.join().unwrap(), copies)
+    });
+    let at = |time: Duration| usize::try_from(time.as_millis()).unwrap().min(120);
+    println!("kernel {}", "#".repeat(at(busy)));
+    let row = |(begun, ended): (Duration, Duration)| {
+        format!("copies {}{}", " ".repeat(at(begun)), "=".repeat(at(ended).saturating_sub(at(begun)).max(1)))
+    };
+    println!("{}", row((copies[0].0, copies[copies.len() - 1].1)));
+    let beside = copies.iter().filter(|(_, ended)| *ended < busy).count();
+    assert_eq!(beside, copies.len(), "the kernel ended after {busy:?}: {copies:?}");
+    assert!(busy >= Duration::from_millis(60), "{busy:?}");
 }
