@@ -173,18 +173,18 @@ fn a_header_is_found_in_a_text_or_a_folder_or_missed_by_name() {
     let fake = fake(|_| ());
     let folder = Folder::new("headers");
     let compiler = Compiler::at(fake.path()).headers(HeaderPlaces::new().folder(folder.0.join("more")));
-    let source = format!("#include \"own.h\"\n#include <cuda_fp16.h>\n{SAXPY}");
+    let source = format!("#include \"own.h\"\n#include <of_no_toolkit.h>\n{SAXPY}");
     let options = CompileOptions::new().name("half.cu").header("own.h", "").include(&folder.0);
     let error = compiler.compile(&source, H200, &options).unwrap_err();
     assert_eq!(error.code(), ErrorCode::HeaderMissing);
-    assert_eq!(error.args()[..3], ["cuda", "half.cu", "cuda_fp16.h"]);
+    assert_eq!(error.args()[..3], ["cuda", "half.cu", "of_no_toolkit.h"]);
     let looked = &error.args()[3];
     for place in [folder.0.clone(), folder.0.join("more"), "/usr/local/cuda/include".into()] {
         assert!(looked.contains(&*place.to_string_lossy()), "{looked}");
     }
     assert!(error.source().unwrap().to_string().contains("half.cu(2): catastrophic error"), "{error:?}");
     fs::create_dir(folder.0.join("more")).unwrap();
-    fs::write(folder.0.join("more/cuda_fp16.h"), "").unwrap();
+    fs::write(folder.0.join("more/of_no_toolkit.h"), "").unwrap();
     compiler.compile(&source, H200, &options).unwrap();
 }
 
