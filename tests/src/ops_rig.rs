@@ -33,8 +33,8 @@ pub const STREAMS: usize = 3;
 /// How long anything may take that ends.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// How many operations a stream of the stand-in takes: a submission is several of them (its work, waits for others, events, the store of the word), and
-/// `IN_FLIGHT_MAX` submissions are to fit.
+/// How many operations a stream of the stand-in takes: an entry is several of them (its work, waits for others, events, the store of the word), and
+/// `ENTRIES_MAX` entries are to fit.
 const QUEUE_DEPTH: usize = 8_192;
 
 /// One thread.

@@ -43,6 +43,7 @@ const TAKEN: &[&str] = &[
     "pipeline",
     "saxpy",
     "soak",
+    "tensors",
     "wake",
     "watch",
 ];

@@ -12,6 +12,14 @@ step() {
     "$@" || { code=$?; echo "<== failed with code $code: $*"; failed=1; }
 }
 
+# The same of a program whose output is the record, which goes to this file of OUT.
+record() {
+    file=$out/$1
+    shift
+    echo "==> $* > $file"
+    "$@" > "$file" || { code=$?; echo "<== failed with code $code: $*"; failed=1; }
+}
+
 tests() {
     # One at a time: kernels that fault on purpose stay apart from waits that are timed.
     step ./cuda gpu:: --test-threads 1
@@ -35,6 +43,8 @@ benches() {
     step ./decode_loop --device cuda --host all --no-work --json "$out/decode_loop-hosts-cuda.jsonl"
     step ./wake --json "$out/wake.jsonl"
     step ./watch --json "$out/watch.jsonl"
+    record ops.jsonl ./ops --device cuda
+    record tensors.jsonl ./tensors
 }
 
 # Ways of waiting beside each other: `--quick` takes under 4 minutes.

@@ -102,7 +102,7 @@ impl<T: Float, D: Memory> Tensor<T, D> {
     /// Philox4x32-10, with the seed as its key (the low half first) and blocks counted from 0 by the first two words of its counter. Row by row,
     /// four numbers are made of each block, of `f64` two. [`rand`](Self::rand) takes the highest bits of a word, as many as a number below 1 can tell apart (24 for
     /// `f32`, 11 for `f16`, 8 for `bf16`), and for `f64` the highest 53 of two words, the first the lower. `randn` is by Box and Muller: of two
-    /// words `a` and `b` the numbers `r cos t` and `r sin t`, with `r = sqrt(-2 ln((a >> 8) + 1) / 2^24)`, `t = 2 pi (b >> 8) / 2^24`, in `f64`, rounded once; of
+    /// words `a` and `b` the numbers `r cos t` and `r sin t`, with `r = sqrt(-2 ln(((a >> 8) + 1) / 2^24))`, `t = 2 pi (b >> 8) / 2^24`, in `f64`, rounded once; of
     /// `f64` with 53 bits. Logarithm, sine and cosine are those of the crate `libm`, which are alike on all machines.
     ///
     /// # Cost

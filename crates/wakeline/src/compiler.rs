@@ -1,4 +1,5 @@
-//! The run-time compiler as the environment has it: its library, the toolkit's headers, the folder of its cache.
+//! The run-time compiler as the environment has it: its library, which is of the settings, the toolkit's headers and the folder of its cache, for which variables of others are
+//! looked at here.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Await GPU work as if it were I/O.
 //!
 //! The one crate to depend on, next to a host: everything of `wakeline-core`, the backends by feature, and the
-//! [`Settings`] that a binary takes from its environment. No logic of its own, and no state of the process but the default runtime, where a program asks
-//! for it.
+//! [`Settings`] that a binary takes from its environment. No logic of its own but where the environment has compilers and headers (feature `compile`: `compiler`,
+//! `cache_folder` and `header_places` look at `XDG_CACHE_HOME`, `HOME`, `LOCALAPPDATA`, `CUDA_HOME`, `CUDA_PATH` and `VIRTUAL_ENV`), and no state of the process but the
+//! default runtime, where a program asks for it.
 //!
 //! | feature | adds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Settings from the environment: the one place that reads it.
+//! Settings from the environment: the one place that reads `WAKELINE_*`. What else is looked at is the compiler's, in `compiler.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -72,7 +72,8 @@ impl Settings {
     /// The names of all settings there are.
     pub const NAMES: [&str; 5] = [EXECUTOR, STRICT, PLAN, WARNINGS, NVRTC];
 
-    /// Reads this process's environment as it is now. For a binary's start; nothing else of wakeline looks at it.
+    /// Reads this process's environment as it is now. For a binary's start; nothing else of wakeline looks at it, but `wakeline::compiler` for folders: `XDG_CACHE_HOME`, `HOME`,
+    /// `LOCALAPPDATA`, `CUDA_HOME`, `CUDA_PATH` and `VIRTUAL_ENV`.
     ///
     /// # Errors
     ///

@@ -21,6 +21,9 @@ const HIDDEN_FOLDERS: &[&str] = &[".ci", ".cargo", ".github"];
 /// The extensions of the files whose text is read; of the others it is known that they are there.
 const TEXTS: &[&str] = &["rs", "md", "toml", "sh", "txt", "yml", "yaml"];
 
+/// The folder of records, whose lines of JSON are read as well.
+const RECORDS: &str = "benches/results/";
+
 /// The files that are read without an extension.
 const TEXT_FILES: &[&str] = &[".ci/run"];
 
@@ -125,6 +128,11 @@ pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
     path.rsplit_once('.').is_some_and(|(_, its)| its == extension)
 }
 
+/// Whether the file is a record of measurements: lines that a program wrote.
+pub(crate) fn is_record(path: &str) -> bool {
+    path.starts_with(RECORDS) && has_extension(path, "jsonl")
+}
+
 fn read_folder(folder: &Path, name: &str, files: &mut BTreeMap<String, String>) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     for entry in entries {
@@ -139,7 +147,8 @@ fn read_folder(folder: &Path, name: &str, files: &mut BTreeMap<String, String>) 
             }
         } else if kind.is_file() {
             let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
-            let is_text = TEXTS.contains(&extension) || TEXT_FILES.contains(&path.as_str());
+            let is_text =
+                TEXTS.contains(&extension) || TEXT_FILES.contains(&path.as_str()) || is_record(&path);
             let read = || fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"));
             let text = if is_text { read()? } else { String::new() };
             files.insert(path, text);
@@ -176,6 +185,8 @@ mod tests {
         let project = Project::load().unwrap();
         assert!(project.sources.contains_key("xtask/src/tidy/project.rs"));
         assert!(project.packages.iter().any(|package| package.name == "xtask"));
+        let records: Vec<_> = project.files.iter().filter(|(path, _)| is_record(path)).collect();
+        assert!(!records.is_empty() && records.iter().all(|(_, text)| !text.is_empty()));
         assert!(!project.files.keys().any(|path| path.starts_with(".git/") || path.starts_with("target/")));
     }
 }

@@ -31,7 +31,7 @@ impl fmt::Display for DriverVersion {
 
 /// The driver, loaded and initialized: its functions, what it can do, and what was counted. Cheap to clone.
 ///
-/// It is a value of its user's: there is no other process-wide state than the library itself, which stays loaded.
+/// It is a value of its user's: there is no other process-wide state than the library itself, which stays loaded, and this process's own number.
 ///
 /// ```
 /// use wakeline_core::ErrorCode;

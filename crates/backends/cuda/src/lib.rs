@@ -38,7 +38,7 @@
 //! # Ok::<(), wakeline_core::Error>(())
 //! ```
 //!
-//! Invariants: no thread, no environment, no process-wide state but the library, which is never closed; no panic where a library
+//! Invariants: no thread, no environment, no process-wide state but the library, which is never closed, and this process's own number; no panic where a library
 //! or a function is absent; each unsafe block is one operation.
 
 #![allow(unsafe_code, reason = "a backend: it calls the driver's C interface")]

@@ -12,7 +12,7 @@ const CORE: &str = "crates/core/src/";
 const CORE_ROOT: &str = "crates/core/src/lib.rs";
 const BACKENDS: &str = "crates/backends/";
 
-/// Where the environment may be read: settings in the facade, and the development tasks.
+/// Where the environment may be read: the facade, for settings and its compiler, and the development tasks.
 const READS_ENV: &[&str] = &["crates/wakeline/", "xtask/"];
 
 /// Crates in which no driver may be named.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::tidy::finding::{Finding, Rule};
-use crate::tidy::project::{Project, Source, has_extension};
+use crate::tidy::project::{Project, Source, has_extension, is_record};
 use crate::tidy::source::{has_word, is_word};
 
 /// This rule's own folder names all of them.
@@ -23,6 +23,11 @@ pub(crate) fn check(project: &Project) -> Vec<Finding> {
     for (path, text) in project.files.iter().filter(|(path, _)| !path.starts_with(EXEMPT)) {
         match project.sources.get(path) {
             Some(source) => rust(path, source, &names, &mut findings),
+            // What a program wrote: the arguments that it was called with are all that somebody chose.
+            None if is_record(path) => text.lines().enumerate().for_each(|(index, line)| {
+                machine_path(path, index + 1, line, MACHINE_PATHS, &mut findings);
+                machine_path(path, index + 1, line, MACHINE_PATHS_IN_STRINGS, &mut findings);
+            }),
             None => text.lines().enumerate().for_each(|(index, line)| {
                 prose(path, index + 1, line, &mut findings);
                 if has_extension(path, "md") {
@@ -142,6 +147,14 @@ mod tests {
         assert!(
             said("a.rs", "// /tmp/report\nf(\"target/home/x\", \"https://x.invalid/home/y\");\n").is_empty()
         );
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found_in_records() {
+        let record =
+            "{}\n{\"command\":[\"--out\",\"/root/out\"],\"note\":\"XXX\"}\n{\"driver\":\"/tmp/lib.so\"}\n";
+        assert_eq!(said("benches/results/a.jsonl", record), ["machine-path:2", "machine-path:3"]);
+        assert!(said("benches/results/a.jsonl", "{\"command\":[\"--out\",\"out/root/x\"]}\n").is_empty());
     }
 
     #[test]
