@@ -65,7 +65,12 @@ pub const GATE_MS_MAX: u64 = 10_000;
 ///
 /// [`InvalidLimit`](ErrorCode::InvalidLimit) for no time, and for more than [`GATE_MS_MAX`]. The operation errs where the device has no gates.
 pub fn gate<D: Gates>(closed: Nanos) -> Result<(Gate<D>, GateOp<D>), Error> {
-    let closed = within("closed", closed, Nanos::from_nanos(1), Nanos::from_millis(GATE_MS_MAX))?;
+    let closed = within(
+        "how long a gate stays closed",
+        closed,
+        Nanos::from_nanos(1),
+        Nanos::from_millis(GATE_MS_MAX),
+    )?;
     let inner = Arc::new(Inner { phase: Lock::new(Phase::Waits), shut: OnceLock::new(), closed });
     Ok((Gate(Arc::clone(&inner)), GateOp(inner)))
 }

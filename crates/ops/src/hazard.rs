@@ -86,6 +86,8 @@ struct Uses<D: Memory> {
     read: Vec<Use<D>>,
     /// Why nobody can know any more what has to be waited for.
     lost: Option<Error>,
+    /// The number of the last submission that keeps the buffer: it need not do so twice.
+    kept_by: u64,
 }
 
 /// Keeps its stream until another use has taken its place.
@@ -178,7 +180,7 @@ impl<D: Memory> Storage<D> {
         let tick = stream.next_place()?;
         let buffer = make(stream.device(), stream.raw())?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let uses = Uses { written: None, read: Vec::new(), lost: None };
+        let uses = Uses { written: None, read: Vec::new(), lost: None, kept_by: submission.number };
         let storage = Arc::new(Self { buffer, len_bytes, origin, stream, number, uses: Lock::new(uses) });
         submission.retain_shared(&storage);
         // The allocation is a use as any: other streams come after it.
@@ -263,27 +265,50 @@ impl<D: Memory> Uses<D> {
         self.written.iter().chain(read).filter(move |before| before.stream.id() != stream)
     }
 
-    fn note(&mut self, now: Use<D>, writes: bool) {
-        if writes {
+    /// A place that comes behind all of `before`. One of the same stream gives its place to it, and so no stream is counted once more.
+    fn note(&mut self, stream: &Stream<D>, place: Place, writes: bool) {
+        let before = if writes {
             self.read.clear();
+            self.written.as_mut().filter(|before| before.stream.id() == stream.id())
+        } else {
+            self.read.iter_mut().find(|before| before.stream.id() == stream.id())
+        };
+        if let Some(before) = before {
+            before.place = place;
+            return;
+        }
+        let now = Use { stream: stream.clone(), place };
+        if writes {
             self.written = Some(now);
         } else {
-            self.read.retain(|before| before.stream.id() != now.stream.id());
             self.read.push(now);
         }
     }
 
-    /// Takes out what is known to have landed: nobody has to wait for that, nor to keep its stream.
-    fn take_landed(&mut self, landed: &mut Few<Use<D>>) {
-        landed.extend(self.written.take_if(|written| written.has_landed()));
-        let mut at = 0;
-        while let Some(read) = self.read.get(at) {
-            if read.has_landed() {
-                landed.push(self.read.swap_remove(at));
+    /// How many uses in other streams than this it has to wait for. Takes out those that are known to have landed: nobody has to wait for them, nor to keep their streams.
+    #[inline]
+    fn settle(&mut self, stream: u64, writes: bool, landed: &mut Few<Use<D>>) -> u32 {
+        let mut before = 0;
+        if let Some(written) = &self.written
+            && written.stream.id() != stream
+        {
+            if written.has_landed() {
+                landed.extend(self.written.take());
             } else {
-                at += 1;
+                before += 1;
             }
         }
+        let mut at = 0;
+        while let Some(read) = self.read.get(at) {
+            let elsewhere = read.stream.id() != stream;
+            if elsewhere && read.has_landed() {
+                landed.push(self.read.swap_remove(at));
+                continue;
+            }
+            before += u32::from(elsewhere && writes);
+            at += 1;
+        }
+        before
     }
 }
 
@@ -306,60 +331,70 @@ impl<D: Memory> Submission<D> {
         touches: &[Touch<'_, D>],
         enqueue: impl FnOnce(&D, &D::Stream) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let stream = self.stream.clone();
         self.touched.set(true);
-        for touch in touches {
-            if !Arc::ptr_eq(touch.storage.stream.core(), stream.core()) {
+        // Each once, for its lock, by their numbers; a write among its uses makes it one.
+        let mut order: Few<(&Arc<Storage<D>>, bool)> = Few::new();
+        for &Touch { storage, writes } in touches {
+            if !Arc::ptr_eq(storage.stream.core(), self.stream.core()) {
                 return Err(Error::new(ErrorCode::ForeignMemory, []));
             }
-            // First of all: whatever happens from here on, the buffers stay until this submission's work is done.
-            self.retain_shared(touch.storage);
+            // There are few, most often in their order.
+            let at = order.iter().rposition(|(before, _)| before.number <= storage.number);
+            match at.and_then(|at| order.get_mut(at)).filter(|(before, _)| before.number == storage.number) {
+                Some((_, before)) => *before |= writes,
+                None => order.insert(at.map_or(0, |at| at + 1), (storage, writes)),
+            }
         }
-        let (device, raw) = (stream.device(), stream.raw());
-        if touches.is_empty() {
+        if order.is_empty() {
             // Nobody can conflict with it.
             self.room(1)?;
             self.enter(1);
-            return enqueue(device, raw);
+            return enqueue(self.stream.device(), self.stream.raw());
         }
         // Asked for without the locks: it may have to be waited for.
         self.room(2)?;
-        let tick = stream.next_place()?;
-        // Each once, for its lock; a write among its uses makes it one.
-        let mut order: Few<&Touch<'_, D>> = touches.iter().collect();
-        order.sort_unstable_by_key(|touch| (touch.storage.number, !touch.writes));
-        order.dedup_by_key(|touch| touch.storage.number);
+        let (tick, stream) = (self.stream.next_place()?, self.stream.id());
         // Streams that nobody may have any more: dropped without the locks.
         let mut landed = Few::new();
         let mut locked: Few<(MutexGuard<'_, Uses<D>>, bool)>;
-        let mut asked = 0;
+        let (mut before, mut asked) = (0_u32, 0);
         loop {
-            locked = order.iter().map(|touch| (touch.storage.uses.lock(), touch.writes)).collect();
-            locked.iter_mut().for_each(|(uses, _)| uses.take_landed(&mut landed));
-            let before = locked.iter().map(|(uses, writes)| uses.before(stream.id(), *writes).count());
-            let entries = u32::try_from(before.sum::<usize>()).unwrap_or(u32::MAX).saturating_add(2);
+            locked = Few::new();
+            for &(storage, writes) in &order {
+                let mut uses = storage.uses.lock();
+                before = before.saturating_add(uses.settle(stream, writes, &mut landed));
+                locked.push((uses, writes));
+            }
+            let entries = before.saturating_add(2);
             // Each time it is for more: for other streams that have come meanwhile.
             if self.has_room(entries) || entries <= asked {
                 break;
             }
-            locked.clear();
+            drop(locked);
             self.room(entries)?;
-            asked = entries;
+            (before, asked) = (0, entries);
         }
-        for (uses, writes) in &locked {
+        for ((uses, writes), (storage, _)) in locked.iter_mut().zip(&order) {
             if let Some(error) = &uses.lost {
                 return Err(error.clone());
             }
-            for before in uses.before(stream.id(), *writes) {
-                self.wait_behind(&before.stream, before.place)?;
+            // Before anything is enqueued: whatever happens from here on, the buffers stay until this submission's work is done.
+            if uses.kept_by != self.number {
+                self.retain_shared(*storage);
+                uses.kept_by = self.number;
+            }
+            if before > 0 {
+                for before in uses.before(stream, *writes) {
+                    self.wait_behind(&before.stream, before.place)?;
+                }
             }
         }
         self.enter(1);
-        enqueue(device, raw)?;
-        let recorded = stream.record(tick);
+        enqueue(self.stream.device(), self.stream.raw())?;
+        let recorded = self.stream.record(tick);
         for (uses, writes) in &mut locked {
             match &recorded {
-                Ok(place) => uses.note(Use { stream: stream.clone(), place: *place }, *writes),
+                Ok(place) => uses.note(&self.stream, *place, *writes),
                 // The work is under way and nothing can be made to wait for it.
                 Err(error) => uses.lost = Some(error.clone()),
             }

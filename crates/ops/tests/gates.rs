@@ -221,6 +221,9 @@ fn a_fault_at_each_call_leaves_no_gate_closed() {
 #[test]
 fn a_time_out_of_its_own_is_bounded() {
     let too_long = gate::<SimDevice>(Nanos::from_millis(GATE_MS_MAX + 1)).unwrap_err();
-    assert_eq!(too_long.to_string(), "closed is 10.001 s, but must be from 1 ns to 10.000 s");
+    assert_eq!(
+        too_long.to_string(),
+        "how long a gate stays closed is 10.001 s, but must be from 1 ns to 10.000 s"
+    );
     assert_eq!(gate::<SimDevice>(Nanos::ZERO).unwrap_err().code(), ErrorCode::InvalidLimit);
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::{CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
 use wakeline_ops::port::Priority;
-use wakeline_ops::{DeviceOp, SingleStream};
+use wakeline_ops::{DeviceOp, SingleStream, Submission, value, with_context};
 use wakeline_sim::SimDevice;
 use wakeline_tensor::Tensor;
 
@@ -122,4 +122,29 @@ fn a_tensor_of_another_runtime_is_an_error_and_nothing_is_enqueued() {
     drop(tensor);
     rig.assert_clean();
     other.assert_clean();
+}
+
+/// By what a submission says of itself.
+#[test]
+fn a_submission_keeps_a_tensor_once_however_often_it_is_used() {
+    let rig = Rig::new();
+    let tensor: Bytes = rig.run(Tensor::full(4, 1).on(&rig.runtime)).unwrap();
+    let other: Bytes = rig.run(Tensor::full(4, 2).on(&rig.runtime)).unwrap();
+    for _ in 0..2 {
+        let op = other.copy_to(tensor.dup().on(&rig.runtime).sync().unwrap());
+        let kept = with_context(move |submission: &mut Submission<SimDevice>| {
+            let mut target = op.execute(submission)?;
+            let once = format!("{submission:?}");
+            for _ in 0..9 {
+                target = target.dup().execute(submission)?.copy_to(target).execute(submission)?;
+            }
+            Ok(value((once, format!("{submission:?}"), target)))
+        });
+        let (once, often, target) = rig.run(kept.on(&rig.runtime)).unwrap();
+        assert_eq!(once, "Submission { owners: 2, .. }");
+        assert_eq!(often, "Submission { owners: 11, .. }", "two, and the nine that were made");
+        assert_eq!(rig.run(target.to_host().on(&rig.runtime)).unwrap(), [2; 4]);
+    }
+    drop((tensor, other));
+    rig.assert_clean();
 }

@@ -97,9 +97,9 @@ pub struct Span<'a, D: Memory> {
     pub len_bytes: usize,
 }
 
-impl<D: Memory> Span<'_, D> {
+impl<'a, D: Memory> Span<'a, D> {
     /// What a call of the port is handed.
-    pub fn at(&self) -> At<'_, D::Buffer> {
+    pub fn at(&self) -> At<'a, D::Buffer> {
         At { memory: self.storage.buffer(), offset_bytes: self.offset_bytes }
     }
 }

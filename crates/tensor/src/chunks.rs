@@ -14,7 +14,7 @@ use wakeline_ops::{DeviceOp, Runtime, Submission, device_op};
 use crate::block::{Block, Span};
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{Fresh, Landed};
+use crate::enqueue::{Fresh, Landed, TOUCH_ENTRIES};
 use crate::tensor::Tensor;
 
 /// How many bytes a piece has.
@@ -120,6 +120,10 @@ impl<T: Element, D: Memory> DeviceOp for Send<T, D> {
     fn finish((): ()) -> Result<(), Error> {
         Ok(())
     }
+
+    fn entries(&self) -> u32 {
+        TOUCH_ENTRIES
+    }
 }
 
 device_op!([T, D] Send<T, D> where T: Element, D: Memory);
@@ -146,6 +150,10 @@ impl<T: Element, D: Memory> DeviceOp for Fetch<T, D> {
         let mut numbers = vec![T::ZERO; len];
         T::read(&mut numbers, |bytes| landed.read(0, bytes))?;
         Ok(numbers)
+    }
+
+    fn entries(&self) -> u32 {
+        TOUCH_ENTRIES
     }
 }
 

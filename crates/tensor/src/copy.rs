@@ -100,6 +100,10 @@ impl<T: Element, D: Memory> DeviceOp for CopyTo<T, D> {
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
     }
+
+    fn entries(&self) -> u32 {
+        enqueue::copy_entries(&self.from.layout, self.target.layout(), T::BYTES)
+    }
 }
 
 device_op!([T, D] CopyTo<T, D> where T: Element, D: Memory);
@@ -134,6 +138,10 @@ impl<T: Element, D: Memory> DeviceOp for CopyInto<T, D> {
     fn finish((): ()) -> Result<(), Error> {
         Ok(())
     }
+
+    fn entries(&self) -> u32 {
+        enqueue::copy_entries(&self.from.layout, &self.to.layout, T::BYTES)
+    }
 }
 
 device_op!([T, D] CopyInto<T, D> where T: Element, D: Memory);
@@ -160,6 +168,10 @@ impl<T: Element, D: Memory> DeviceOp for Dup<T, D> {
 
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
+    }
+
+    fn entries(&self) -> u32 {
+        enqueue::ALLOC_ENTRIES + enqueue::rows_entries(&self.from.layout, T::BYTES)
     }
 }
 

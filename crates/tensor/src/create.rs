@@ -9,7 +9,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Span;
 use crate::dims::Dims;
 use crate::element::{Element, Number};
-use crate::enqueue::{self, Fresh};
+use crate::enqueue::{self, ALLOC_ENTRIES, Fresh, TOUCH_ENTRIES};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
@@ -86,6 +86,10 @@ impl<T: Element, D: Memory> DeviceOp for Uninit<T, D> {
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
     }
+
+    fn entries(&self) -> u32 {
+        ALLOC_ENTRIES
+    }
 }
 
 device_op!([T, D] Uninit<T, D> where T: Element, D: Memory);
@@ -113,10 +117,15 @@ fn pattern(bytes: &[u8]) -> Option<Pattern> {
     }
 }
 
+/// How many bytes are sent of numbers of these.
+const fn seed_bytes(bytes: &[u8]) -> usize {
+    let repeats = SEED_BYTES / bytes.len();
+    if repeats == 0 { bytes.len() } else { repeats * bytes.len() }
+}
+
 /// Sends some of these bytes, and has the device copy on from what is there.
 fn double<D: Memory>(submission: &mut Submission<D>, to: Span<'_, D>, bytes: &[u8]) -> Result<(), Error> {
-    let repeats = (SEED_BYTES / bytes.len()).max(1);
-    let mut there = to.len_bytes.min(repeats * bytes.len());
+    let mut there = to.len_bytes.min(seed_bytes(bytes));
     let mut fresh = Fresh::new(submission.device(), there)?;
     fresh.write(0, &bytes.repeat(there / bytes.len()))?;
     fresh.send(submission, Span { len_bytes: there, ..to })?;
@@ -153,6 +162,23 @@ impl<T: Element, D: Memory> DeviceOp for Full<T, D> {
 
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
+    }
+
+    fn entries(&self) -> u32 {
+        // Where there cannot be that many, it is an error.
+        let len_bytes = self.dims.numbers(T::BYTES).unwrap_or(0) * T::BYTES;
+        let number = [self.number];
+        let bytes = T::bytes(&number);
+        let calls = match pattern(bytes) {
+            _ if len_bytes == 0 => 0,
+            Some(_) => 1,
+            None => {
+                let there = len_bytes.min(seed_bytes(bytes));
+                // What is sent, and twice as much each time.
+                1 + len_bytes.div_ceil(there).next_power_of_two().trailing_zeros()
+            }
+        };
+        ALLOC_ENTRIES + calls * TOUCH_ENTRIES
     }
 }
 
@@ -192,6 +218,11 @@ impl<T: Number, D: Memory> DeviceOp for Eye<T, D> {
 
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
+    }
+
+    fn entries(&self) -> u32 {
+        let ones = if self.rows.min(self.columns) == 0 { 0 } else { TOUCH_ENTRIES };
+        Tensor::<T, D>::zeros([self.rows, self.columns]).entries() + ones
     }
 }
 

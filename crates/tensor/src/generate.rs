@@ -12,7 +12,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 
 use crate::dims::Dims;
 use crate::element::{Element, Number};
-use crate::enqueue::Fresh;
+use crate::enqueue::{ALLOC_ENTRIES, Fresh, TOUCH_ENTRIES};
 use crate::layout::Layout;
 use crate::random::{self, Float};
 use crate::tensor::Tensor;
@@ -168,6 +168,10 @@ impl<T: Element, D: Memory> DeviceOp for Generated<T, D> {
 
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
+    }
+
+    fn entries(&self) -> u32 {
+        ALLOC_ENTRIES + TOUCH_ENTRIES
     }
 }
 

@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{Fresh, Landed, gathers};
+use crate::enqueue::{ALLOC_ENTRIES, Fresh, Landed, TOUCH_ENTRIES, gathers, rows_entries};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
@@ -105,6 +105,10 @@ impl<T: Element, D: Memory> DeviceOp for FromHost<T, D> {
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
     }
+
+    fn entries(&self) -> u32 {
+        ALLOC_ENTRIES + TOUCH_ENTRIES
+    }
 }
 
 device_op!([T, D] FromHost<T, D> where T: Element, D: Memory);
@@ -134,6 +138,10 @@ impl<T: Element, D: Memory> DeviceOp for Overwrite<T, D> {
 
     fn finish(tensor: Tensor<T, D>) -> Result<Tensor<T, D>, Error> {
         Ok(tensor)
+    }
+
+    fn entries(&self) -> u32 {
+        rows_entries(self.tensor.layout(), T::BYTES)
     }
 }
 
@@ -193,6 +201,12 @@ impl<T: Element, D: Memory> DeviceOp for ToHost<T, D> {
             Some(layout) => layout.places().filter_map(|place| numbers.get(place).copied()).collect(),
             None => numbers,
         })
+    }
+
+    fn entries(&self) -> u32 {
+        // Where it would take too many calls, one fetches all between the first and the last.
+        gathers(&self.from.layout, T::BYTES)
+            .map_or(TOUCH_ENTRIES, |_| rows_entries(&self.from.layout, T::BYTES))
     }
 }
 

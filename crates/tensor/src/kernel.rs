@@ -137,6 +137,12 @@ impl<D: port::Launch> DeviceOp for Launch<D> {
     fn finish((): ()) -> Result<(), Error> {
         Ok(())
     }
+
+    /// The launch, and the event behind it where there are tensors.
+    fn entries(&self) -> u32 {
+        let has_tensors = self.args.iter().any(|arg| !matches!(arg.0, Kind::Word(_)));
+        if has_tensors { 2 } else { 1 }
+    }
 }
 
 fn at<D: Memory>(block: &Block<D>, offset_bytes: usize) -> At<'_, D::Buffer> {

@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{Fresh, Landed, gathers};
+use crate::enqueue::{Fresh, Landed, gathers, rows_entries};
 use crate::host::fits;
 use crate::tensor::Tensor;
 
@@ -163,6 +163,10 @@ impl<T: Element, D: Memory> DeviceOp for OverwriteFrom<T, D> {
     fn finish((tensor, buffer): (Tensor<T, D>, InFlight<T, D>)) -> Result<Sent<T, D>, Error> {
         Ok((tensor, buffer.over()?))
     }
+
+    fn entries(&self) -> u32 {
+        rows_entries(self.tensor.layout(), T::BYTES)
+    }
 }
 
 device_op!([T, D] OverwriteFrom<T, D> where T: Element, D: Memory);
@@ -190,6 +194,10 @@ impl<T: Element, D: Memory> DeviceOp for FetchInto<T, D> {
 
     fn finish(buffer: InFlight<T, D>) -> Result<PinnedBuffer<T, D>, Error> {
         buffer.over()
+    }
+
+    fn entries(&self) -> u32 {
+        rows_entries(&self.from.layout, T::BYTES)
     }
 }
 

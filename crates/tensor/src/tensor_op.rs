@@ -66,6 +66,10 @@ where
         Ok(tensor)
     }
 
+    fn entries(&self) -> u32 {
+        self.op.entries()
+    }
+
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.op.poll_ready(context)
     }
@@ -100,6 +104,10 @@ where
 
     fn finish(partition: Partition<Tensor<T, D>>) -> Result<Partition<Tensor<T, D>>, Error> {
         Ok(partition)
+    }
+
+    fn entries(&self) -> u32 {
+        self.op.entries()
     }
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {

@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::copy::CopyInto;
 use crate::element::Element;
-use crate::enqueue::Fresh;
+use crate::enqueue::{Fresh, rows_entries};
 use crate::host::fits;
 use crate::layout::Layout;
 use crate::lend::Lent;
@@ -146,6 +146,10 @@ impl<T: Element, D: Memory> DeviceOp for OverwriteInto<T, D> {
 
     fn finish((): ()) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn entries(&self) -> u32 {
+        rows_entries(&self.to.layout, T::BYTES)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,7 +15,7 @@ use crate::table::Key;
 /// A kernel of the simulated device: a closure of the host, and how long it runs. Clones are the same kernel.
 ///
 /// The closure is called when the simulated work ends, without a lock held, by whichever thread lets time pass; while it runs
-/// the device stands still. It must not wait for the device. Where it panics the device faults.
+/// the device stands still. It must not wait for the device. Where it panics the device faults, with the panic's message.
 ///
 /// ```
 /// use wakeline_core::{CompletionPort, Nanos};
@@ -39,6 +40,8 @@ use crate::table::Key;
 pub struct SimKernel {
     pub(crate) length: Nanos,
     pub(crate) code: Arc<dyn Fn(&mut SimArgs) + Send + Sync>,
+    /// What it stands in for.
+    name: Option<&'static str>,
     /// The bytes of each argument, where they are known.
     takes: Option<Arc<[usize]>>,
 }
@@ -46,7 +49,21 @@ pub struct SimKernel {
 impl SimKernel {
     /// A kernel that runs for `length` and then does what `code` says.
     pub fn new(length: Nanos, code: impl Fn(&mut SimArgs) + Send + Sync + 'static) -> Self {
-        Self { length, code: Arc::new(code), takes: None }
+        Self { length, code: Arc::new(code), name: None, takes: None }
+    }
+
+    /// The same, in place of the kernel of this name: who is told that it panicked is told that.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    /// Who it is, in errors.
+    pub(crate) fn who(&self) -> String {
+        self.name.map_or_else(
+            || String::from("the closure of a kernel"),
+            |name| format!("a closure in place of kernel `{name}`"),
+        )
     }
 
     /// The same, which takes arguments of so many bytes each: a buffer has 8. Whoever binds it to others, or launches it with more or fewer, is told.

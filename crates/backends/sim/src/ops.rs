@@ -261,11 +261,12 @@ impl<T: TimeLine + Send + Sync + 'static> HostKernels for SimDevice<T> {
     type HostArgs = SimArgs;
 
     fn host_kernel(
+        name: &'static str,
         length: Nanos,
         takes: &[usize],
         code: impl Fn(&mut SimArgs) + Send + Sync + 'static,
     ) -> SimKernel {
-        SimKernel::new(length, code).taking(takes)
+        SimKernel::new(length, code).named(name).taking(takes)
     }
 }
 

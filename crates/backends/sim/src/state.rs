@@ -266,10 +266,15 @@ impl State {
 
     /// The device faults, unless it did already.
     pub(crate) fn stop(&mut self, at: Instant) {
+        let text = alloc::format!("the device faulted at {}", at.since(Instant::ORIGIN));
+        self.stop_by(at, &text);
+    }
+
+    /// The same, where it is known by what.
+    pub(crate) fn stop_by(&mut self, at: Instant, text: &str) {
         if self.fault.is_some() {
             return;
         }
-        let text = alloc::format!("the device faulted at {}", at.since(Instant::ORIGIN));
         let known_at = at + Nanos::from_nanos(self.faults.fault_lag_ns);
         self.fault = Some(Fault { known_at, error: failed("work", &text) });
         self.due.clear();

@@ -22,7 +22,7 @@ pub trait HostArgs {
 /// use wakeline_core::Nanos;
 /// use wakeline_ops::port::{HostArgs, HostKernels};
 /// fn doubles<D: HostKernels>() -> D::Kernel {
-///     D::host_kernel(Nanos::from_micros(10), &[8], |args| {
+///     D::host_kernel("doubles", Nanos::from_micros(10), &[8], |args| {
 ///         args.bytes_mut(0).iter_mut().for_each(|byte| *byte *= 2);
 ///     })
 /// }
@@ -33,8 +33,10 @@ pub trait HostKernels: Launch {
     type HostArgs: HostArgs;
 
     /// A kernel that takes arguments of these bytes, runs for `length` as the device counts time, and does what `code` says, once a launch. MUST NOT call it
-    /// before all is done that is in front of it, nor let work behind it begin before it has returned.
+    /// before all is done that is in front of it, nor let work behind it begin before it has returned. Where it panics the device MUST be faulted, by an error that has
+    /// the kernel's name and the panic's message.
     fn host_kernel(
+        name: &'static str,
         length: Nanos,
         takes: &[usize],
         code: impl Fn(&mut Self::HostArgs) + Send + Sync + 'static,

@@ -26,7 +26,8 @@ use crate::tensor::Tensor;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed to a kernel for the parameter `{P}`",
     note = "what is read is a `Tensor`, an `Arc` of one, `&Tensor`, a `Partition`, or an operation that gives an owned one",
-    note = "what is written is a `Tensor`, `&mut Tensor`, a `Partition` of one of these, or an operation that gives an owned one; never one that is shared"
+    note = "what is written is a `Tensor`, `&mut Tensor`, a `Partition` of one of these, or an operation that gives an owned one; never one that is shared",
+    note = "what is a number takes a value of exactly that type (`2.0`, not `2`, for an `f32`), or an operation that gives one"
 )]
 pub trait Arg<P: Parameter, D: Memory> {
     /// What goes into the operation.

@@ -3,12 +3,11 @@
 // What binds a kernel is declared unsafe, and what launches it rests on that.
 #![allow(unsafe_code)]
 
-use core::fmt;
+use core::fmt::{self, Write as _};
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 use wakeline_core::{Error, ErrorCode, Nanos};
@@ -17,19 +16,20 @@ use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, Stream, Submission, Touch, d
 
 use super::arg::{Args, Borrowed, Kind, Owned};
 use super::input::{Inputs, Place};
-use super::parameter::{Parameters, Signature};
+use super::parameter::{Broken, Parameters, Signature};
 use super::plan::Plan;
-use crate::block::Span;
 use crate::lend::{Lent, LentFuture};
 
-/// How many arguments are kept without an allocation.
-const ARGS_INLINE: usize = 8;
+/// How many arguments there are at most, but for the lengths that a kernel of the host is handed.
+const ARGS_MAX: usize = 12;
 
 /// A kernel, bound to a signature. Clones are the same kernel.
 pub struct Bound<D: port::Launch, S> {
     kernel: D::Kernel,
     name: &'static str,
     plan: Plan,
+    /// Whether it is handed how long each argument is, behind all of them.
+    takes_lengths: bool,
     signature: PhantomData<fn() -> S>,
 }
 
@@ -47,10 +47,13 @@ impl<D: port::Launch, S: Signature> Bound<D, S> {
     /// signature says is written.
     pub unsafe fn new(device: &D, kernel: D::Kernel, name: &'static str) -> Result<Self, Error> {
         device.takes(&kernel, S::Parameters::BYTES)?;
-        Ok(Self { kernel, name, plan: Plan::new(), signature: PhantomData })
+        Ok(Self { kernel, name, plan: Plan::new(), takes_lengths: false, signature: PhantomData })
     }
 
-    /// A kernel of the host, which does what `code` says, bound to a signature. It is safe code, of which copies are made and handed back, so it touches nothing else.
+    /// A kernel of the host, which does what `code` says, bound to a signature. It is safe code, which works on copies of what it is handed: of each tensor its
+    /// numbers and no others, of which those are handed back that the signature says are written. So it touches nothing else.
+    ///
+    /// A closure that panics faults the device; the fault names the kernel and says with what.
     ///
     /// # Errors
     ///
@@ -64,13 +67,16 @@ impl<D: port::Launch, S: Signature> Bound<D, S> {
     where
         D: HostKernels,
     {
-        let kernel = D::host_kernel(length, S::Parameters::BYTES, move |args| {
+        // Launches of it hand over the lengths behind the arguments.
+        let lengths = S::Parameters::BYTES.iter().map(|_| size_of::<u64>());
+        let takes: Vec<usize> = S::Parameters::BYTES.iter().copied().chain(lengths).collect();
+        let kernel = D::host_kernel(name, length, &takes, move |args| {
             let mut held = S::Parameters::load(args);
             code(S::Parameters::lend(&mut held));
             S::Parameters::store(held, args);
         });
-        // SAFETY: the kernel reads its arguments into memory of its own, and writes back, within their lengths, those that the signature says are written.
-        unsafe { Self::new(device, kernel, name) }
+        device.takes(&kernel, &takes)?;
+        Ok(Self { kernel, name, plan: Plan::new(), takes_lengths: true, signature: PhantomData })
     }
 
     /// The same, launched so.
@@ -87,15 +93,17 @@ impl<D: port::Launch, S: Signature> Bound<D, S> {
     /// A launch on these arguments.
     pub fn call<A: Args<S::Parameters, D>>(&self, args: A) -> CallOf<S::Parameters, D, A> {
         let (inputs, stays) = args.part();
-        let Self { kernel, name, plan, .. } = self;
-        let call = Call { kernel: kernel.clone(), name, plan: *plan, inputs, holds: S::holds };
+        let Self { kernel, name, plan, takes_lengths, .. } = self;
+        let (kernel, takes_lengths) = (kernel.clone(), *takes_lengths);
+        let call = Call { kernel, name, plan: *plan, takes_lengths, inputs, holds: S::holds };
         <A::Kind as Kind>::make(call, stays)
     }
 }
 
 impl<D: port::Launch, S> Clone for Bound<D, S> {
     fn clone(&self) -> Self {
-        Self { kernel: self.kernel.clone(), name: self.name, plan: self.plan, signature: PhantomData }
+        let Self { name, plan, takes_lengths, signature, .. } = *self;
+        Self { kernel: self.kernel.clone(), name, plan, takes_lengths, signature }
     }
 }
 
@@ -106,7 +114,7 @@ impl<D: port::Launch, S> fmt::Debug for Bound<D, S> {
 }
 
 /// Which condition of a signature does not hold, if any.
-pub type Holds<P> = for<'a> fn(<P as Parameters>::Seen<'a>) -> Option<&'static str>;
+pub type Holds<P> = for<'a> fn(<P as Parameters>::Seen<'a>) -> Option<Broken>;
 
 /// What a launch of these arguments is: a [`Call`], or, where some of them are borrowed, a [`Borrowing`].
 pub type CallOf<P, D, A> = <<A as Args<P, D>>::Kind as Kind>::Launch<P, D, A>;
@@ -114,13 +122,14 @@ pub type CallOf<P, D, A> = <<A as Args<P, D>>::Kind as Kind>::Launch<P, D, A>;
 /// An operation that launches a kernel, and gives back what it was handed.
 ///
 /// What its arguments are to be given by is submitted first, in the same stream and in their order; then it is looked at whether the conditions hold; then
-/// the kernel is launched. Costs as much as [`launch`](crate::launch()), which checks nothing: no allocation for up to eight arguments of which up to three are different
-/// tensors, and two for more of these.
+/// the kernel is launched. Costs as much as [`launch`](crate::launch()), which checks nothing: no allocation where up to three different tensors are
+/// among its arguments, and two for more of these.
 #[must_use = "an operation does nothing until it is awaited or run"]
 pub struct Call<D: port::Launch, I: Inputs<D>> {
     kernel: D::Kernel,
     name: &'static str,
     plan: Plan,
+    takes_lengths: bool,
     inputs: I,
     holds: Holds<I::Parameters>,
 }
@@ -138,48 +147,20 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
     /// - [`InvalidShape`](ErrorCode::InvalidShape): a view whose numbers do not lie row by row.
     /// - [`LaunchUnsupported`](ErrorCode::LaunchUnsupported): tiles along more than three dimensions.
     fn execute(self, submission: &mut Submission<D>) -> Result<I::Kept, Error> {
-        let Self { kernel, name, plan, inputs, holds } = self;
+        let Self { kernel, name, plan, takes_lengths, inputs, holds } = self;
         let pending = inputs.execute(submission)?;
         I::alone(&pending)?;
-        if let Some(condition) = holds(I::seen(&pending)) {
-            return Err(refused(name, condition, &I::seen(&pending)));
+        if let Some(broken) = holds(I::seen(&pending)) {
+            return Err(refused::<I::Parameters>(name, broken, &I::seen(&pending)));
         }
-        let mut places: SmallVec<[Place<'_, D>; ARGS_INLINE]> = SmallVec::new();
-        I::places(&pending, |place| places.push(place));
-        let written = places.iter().find_map(|place| match place {
-            Place::Write(_, tiles) => Some(tiles),
-            _ => None,
-        });
-        let shape = plan.shape(written).map_err(|rank| too_many(name, rank))?;
+        let shape = plan.shape(I::tiles(&pending).as_ref()).map_err(|rank| too_many(name, rank))?;
         if let Some(shape) = shape {
-            submission.retain(kernel.clone());
-            let touches: SmallVec<[Touch<'_, D>; ARGS_INLINE]> = places
-                .iter()
-                .enumerate()
-                .filter_map(|(at, place)| match place {
-                    Place::Word(_) => None,
-                    // Once for each: every use is kept by the flight.
-                    Place::Read(span) if reads(places.get(..at), span) => None,
-                    Place::Read(span) => Some(span.storage.read()),
-                    Place::Write(span, _) => Some(span.storage.write()),
-                })
-                .collect();
-            submission.touch(&touches, |device, stream| {
-                let args: SmallVec<[PortArg<'_, D::Buffer>; ARGS_INLINE]> = places
-                    .iter()
-                    .map(|place| match place {
-                        Place::Word(word) => PortArg::Word(*word),
-                        Place::Read(span) => PortArg::Read(span.at()),
-                        Place::Write(span, _) => PortArg::Write(span.at()),
-                    })
-                    .collect();
-                // SAFETY: the submission keeps kernel and buffers until this is done, and `touch` orders what else uses the buffers. The arguments are of the types
-                // of the signature, whose conditions hold, so that the kernel does with them what it says: whoever bound it has promised that.
-                let promise = unsafe { Promise::new() };
-                device.launch(stream, &kernel, shape, &args, promise)
-            })?;
+            // Never dropped here: where a panic comes out of the launch, nobody knows whether it was enqueued.
+            let kernel = ManuallyDrop::new(kernel);
+            let launched = launch::<D, I>(submission, &kernel, shape, &pending, takes_lengths);
+            submission.retain(ManuallyDrop::into_inner(kernel));
+            launched?;
         }
-        drop(places);
         Ok(I::keep(pending))
     }
 
@@ -190,22 +171,64 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.inputs.poll_ready(context)
     }
+
+    /// Those of what gives its arguments, the launch, and the event behind it where there are tensors.
+    fn entries(&self) -> u32 {
+        let launch = if I::Parameters::HAS_TENSORS { 2 } else { 1 };
+        self.inputs.entries().saturating_add(launch)
+    }
 }
 
 device_op!([D, I] Call<D, I> where D: port::Launch, I: Inputs<D>);
 
-/// Whether the memory of a span is read at one of these places.
-fn reads<D: port::Launch>(places: Option<&[Place<'_, D>]>, span: &Span<'_, D>) -> bool {
-    let same = |place: &Place<'_, D>| match place {
-        Place::Read(other) => Arc::ptr_eq(other.storage, span.storage),
-        _ => false,
-    };
-    places.unwrap_or_default().iter().any(same)
+/// Launches a kernel of which the caller sees to it that it lives until that is done.
+fn launch<D: port::Launch, I: Inputs<D>>(
+    submission: &mut Submission<D>,
+    kernel: &D::Kernel,
+    shape: port::Shape,
+    pending: &I::Pending,
+    takes_lengths: bool,
+) -> Result<(), Error> {
+    let mut touches: SmallVec<[Touch<'_, D>; ARGS_MAX]> = SmallVec::new();
+    let mut args: SmallVec<[PortArg<'_, D::Buffer>; ARGS_MAX]> = SmallVec::new();
+    I::places(pending, |place| {
+        args.push(match place {
+            Place::Word(word) => PortArg::Word(word),
+            Place::Read(span) => {
+                touches.push(span.storage.read());
+                PortArg::Read(span.at())
+            }
+            Place::Write(span) => {
+                touches.push(span.storage.write());
+                PortArg::Write(span.at())
+            }
+        });
+    });
+    if takes_lengths {
+        I::places(pending, |place| {
+            args.push(PortArg::Word(match place {
+                Place::Word(_) => 0,
+                Place::Read(span) | Place::Write(span) => span.len_bytes as u64,
+            }));
+        });
+    }
+    submission.touch(&touches, |device, stream| {
+        // SAFETY: the submission keeps kernel and buffers until this is done, and `touch` orders what else uses the buffers. The arguments are of the types
+        // of the signature, whose conditions hold, so that the kernel does with them what it says: whoever bound it has promised that.
+        let promise = unsafe { Promise::new() };
+        device.launch(stream, kernel, shape, &args, promise)
+    })
 }
 
 #[cold]
-fn refused(name: &str, condition: &str, seen: &dyn fmt::Debug) -> Error {
-    Error::new(ErrorCode::InvalidArguments, [&name, &condition, &format_args!("{seen:?}")])
+fn refused<P: Parameters>(name: &str, broken: Broken, seen: &P::Seen<'_>) -> Error {
+    let (mut names, mut shown) = (broken.names.iter(), String::new());
+    P::each_seen(seen, |value| {
+        let comma = if shown.is_empty() { "" } else { ", " };
+        // Writing to a string says nothing.
+        let _ = write!(shown, "{comma}{}: {value:?}", names.next().unwrap_or(&"?"));
+    });
+    Error::new(ErrorCode::InvalidArguments, [&name, &broken.condition, &shown])
 }
 
 #[cold]

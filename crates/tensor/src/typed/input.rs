@@ -24,7 +24,7 @@ pub enum Place<'a, D: Memory> {
     /// A tensor that it reads.
     Read(Span<'a, D>),
     /// A tensor that it writes, and may read.
-    Write(Span<'a, D>, Tiles<'a>),
+    Write(Span<'a, D>),
 }
 
 /// How a tensor that is written is cut.
@@ -56,6 +56,9 @@ pub trait Input<D: Memory>: Sealed + Send + 'static {
     /// As [`DeviceOp::poll_ready`].
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()>;
 
+    /// As [`DeviceOp::entries`].
+    fn entries(&self) -> u32;
+
     /// That nobody else sees it change, where it is written. Asked when all inputs are there.
     ///
     /// # Errors
@@ -68,6 +71,12 @@ pub trait Input<D: Memory>: Sealed + Send + 'static {
 
     /// What the kernel is handed.
     fn place(pending: &Self::Pending) -> Place<'_, D>;
+
+    /// How it is cut, where it is written.
+    fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
+        let _ = pending;
+        None
+    }
 
     /// What a condition sees.
     fn seen(pending: &Self::Pending) -> <Self::Parameter as Parameter>::Seen<'_>;
@@ -129,6 +138,10 @@ where
         self.op.poll_ready(context)
     }
 
+    fn entries(&self) -> u32 {
+        self.op.entries()
+    }
+
     fn place(pending: &Self::Pending) -> Place<'_, D> {
         Place::Read(pending.span())
     }
@@ -162,13 +175,20 @@ where
         self.op.poll_ready(context)
     }
 
+    fn entries(&self) -> u32 {
+        self.op.entries()
+    }
+
     fn alone(pending: &Self::Pending) -> Result<(), Error> {
         pending.alone()
     }
 
     fn place(pending: &Self::Pending) -> Place<'_, D> {
-        let tiles = Tiles { grid: pending.grid(), tile: pending.tile(), len: pending.extent().len() };
-        Place::Write(pending.span(), tiles)
+        Place::Write(pending.span())
+    }
+
+    fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
+        Some(Tiles { grid: pending.grid(), tile: pending.tile(), len: pending.extent().len() })
     }
 
     fn seen(pending: &Self::Pending) -> Extent<'_> {
@@ -196,6 +216,10 @@ where
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.op.poll_ready(context)
+    }
+
+    fn entries(&self) -> u32 {
+        self.op.entries()
     }
 
     fn place(number: &T) -> Place<'_, D> {
@@ -228,6 +252,8 @@ pub trait Inputs<D: Memory>: Sealed + Send + 'static {
     fn execute(self, submission: &mut Submission<D>) -> Result<Self::Pending, Error>;
     /// As [`Input::poll_ready`].
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()>;
+    /// As [`Input::entries`], of all.
+    fn entries(&self) -> u32;
     /// As [`Input::alone`].
     ///
     /// # Errors
@@ -236,6 +262,8 @@ pub trait Inputs<D: Memory>: Sealed + Send + 'static {
     fn alone(pending: &Self::Pending) -> Result<(), Error>;
     /// As [`Input::place`], each in turn.
     fn places<'a>(pending: &'a Self::Pending, each: impl FnMut(Place<'a, D>));
+    /// As [`Input::tiles`], of the first that is written.
+    fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>>;
     /// As [`Input::seen`].
     fn seen(pending: &Self::Pending) -> <Self::Parameters as Parameters>::Seen<'_>;
     /// As [`Input::keep`].
@@ -260,6 +288,10 @@ macro_rules! tuples {
                 Poll::Ready(())
             }
 
+            fn entries(&self) -> u32 {
+                0_u32$(.saturating_add(self.$index.entries()))+
+            }
+
             fn alone(pending: &Self::Pending) -> Result<(), Error> {
                 $($input::alone(&pending.$index)?;)+
                 Ok(())
@@ -267,6 +299,10 @@ macro_rules! tuples {
 
             fn places<'a>(pending: &'a Self::Pending, mut each: impl FnMut(Place<'a, D>)) {
                 $(each($input::place(&pending.$index));)+
+            }
+
+            fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
+                None$(.or_else(|| $input::tiles(&pending.$index)))+
             }
 
             fn seen(pending: &Self::Pending) -> <Self::Parameters as Parameters>::Seen<'_> {

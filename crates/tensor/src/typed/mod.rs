@@ -57,7 +57,7 @@ pub use arg::{Arg, Args, Borrow, Borrowed, Kind, Nothing, Owned, Stays};
 pub use call::{Borrowing, BorrowingFuture, Bound, Call, CallOf, Holds};
 pub use input::{Input, Inputs, Passing, Place, Reading, Tiles, Writing};
 pub use named::{Extent, Named, Reads, Writes};
-pub use parameter::{By, In, Out, Parameter, Parameters, Signature};
+pub use parameter::{Broken, By, In, Out, Parameter, Parameters, Signature};
 pub use plan::{Plan, THREADS_DEFAULT};
 pub use scalar::Scalar;
 
@@ -80,8 +80,8 @@ pub use wakeline_ops::port::{HostKernels, Launch};
 /// - `unsafe fn bind(device, kernel) -> Result<Self, Error>`: binds a kernel of a device. Where the device can tell, it is looked at whether the kernel takes as many
 ///   arguments, as long as these: [`KernelMismatch`](wakeline_core::ErrorCode::KernelMismatch). What the caller promises is
 ///   [`Bound::new`](crate::typed::Bound::new)'s: the code keeps to the signature, on any number of blocks of up to [`THREADS_DEFAULT`] threads.
-/// - `fn on_host(device, length, code) -> Result<Self, Error>`: a closure over slices in place of a kernel, on a device that is simulated. It is called once a launch. A
-///   slice goes on to the end of its memory.
+/// - `fn on_host(device, length, code) -> Result<Self, Error>`: a closure over slices in place of a kernel, on a device that is simulated. It is called once a launch, with the numbers
+///   of each tensor and no others. A closure that panics faults the device: whoever awaits the launch is told which kernel's it was, and with what message.
 /// - `fn call(&self, ..)`: a launch, lazily; takes for each parameter what [`Arg`](crate::typed::Arg) says. Where nothing is borrowed it is an operation,
 ///   [`Call`](crate::typed::Call), else a [`Borrowing`](crate::typed::Borrowing), which is awaited or run as one. Either gives a tuple of what went in.
 /// - `unsafe fn with(&self, plan) -> Self`: the same with other blocks, threads and ways to launch: [`Plan`]. The promise is that the code does with that too.
@@ -130,6 +130,17 @@ pub use wakeline_ops::port::{HostKernels, Launch};
 /// }
 /// ```
 ///
+/// which a literal without a point is too, where the number is an `f32`:
+///
+/// ```compile_fail,E0277
+/// # use wakeline_sim::SimDevice;
+/// # use wakeline_tensor::{Tensor, kernel};
+/// # kernel! { struct Scale(inout x: [f32], by: f32); }
+/// fn scale(scale: &Scale<SimDevice>, tensor: Tensor<f32, SimDevice>) {
+///     let _ = scale.call(tensor, 2);
+/// }
+/// ```
+///
 /// too few:
 ///
 /// ```compile_fail,E0061
@@ -174,12 +185,46 @@ pub use wakeline_ops::port::{HostKernels, Launch};
 ///     let _ = Fill::bind(device, kernel);
 /// }
 /// ```
+///
+/// Nor does a declaration that is none, and the compiler says how it is written: a tensor without brackets, or without a word for its use,
+///
+/// ```compile_fail
+/// wakeline_tensor::kernel! { struct Fill(in x: f32); }
+/// ```
+///
+/// ```compile_fail
+/// wakeline_tensor::kernel! { struct Fill(x: [f32]); }
+/// ```
+///
+/// one that does not end,
+///
+/// ```compile_fail
+/// wakeline_tensor::kernel! { struct Fill(out x: [f32], n: u32) where n as usize <= x.len() }
+/// ```
+///
+/// and too many parameters, or none:
+///
+/// ```compile_fail
+/// wakeline_tensor::kernel! {
+///     struct Many(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8, i: u8, j: u8, k: u8, l: u8, m: u8);
+/// }
+/// ```
+///
+/// ```compile_fail
+/// wakeline_tensor::kernel! { struct Nothing(); }
+/// ```
 #[macro_export]
 macro_rules! kernel {
     ($(#[$meta:meta])* $visible:vis struct $name:ident($($parameters:tt)*) $(where $($condition:expr),+ $(,)?)?;) => {
         $crate::kernel! {
             @parameters [$(#[$meta])* $visible struct $name] [$($($condition),+)?] [] $($parameters)*
         }
+    };
+    (
+        @parameters $head:tt $conditions:tt
+        [$a:tt $b:tt $c:tt $d:tt $e:tt $f:tt $g:tt $h:tt $i:tt $j:tt $k:tt $l:tt $m:tt] $($rest:tt)*
+    ) => {
+        ::core::compile_error!("a kernel has at most 12 parameters");
     };
     (@parameters $head:tt $conditions:tt [$($done:tt)*] in $parameter:ident: [$element:ty] $(, $($rest:tt)*)?) => {
         $crate::kernel! {
@@ -195,6 +240,9 @@ macro_rules! kernel {
         $crate::kernel! {
             @parameters $head $conditions [$($done)* {$parameter: $crate::typed::Out<$element>}] $($($rest)*)?
         }
+    };
+    (@parameters $head:tt $conditions:tt $done:tt $parameter:ident: [$($element:tt)*] $($rest:tt)*) => {
+        ::core::compile_error!("a tensor is written `in x: [f32]`, `out x: [f32]` or `inout x: [f32]`");
     };
     (@parameters $head:tt $conditions:tt [$($done:tt)*] $parameter:ident: $number:ty $(, $($rest:tt)*)?) => {
         $crate::kernel! {
@@ -230,7 +278,8 @@ macro_rules! kernel {
                 unsafe { $crate::typed::Bound::new(device, kernel, ::core::stringify!($name)) }.map(Self)
             }
 
-            /// A closure in place of a kernel, on a device that is simulated: called once a launch, which takes so long.
+            /// A closure in place of a kernel, on a device that is simulated: called once a launch, which takes so long, with the numbers of each tensor and no
+            /// others. A closure that panics faults the device, with its message.
             ///
             /// # Errors
             ///
@@ -279,12 +328,14 @@ macro_rules! kernel {
         impl<D: $crate::typed::Launch> $crate::typed::Signature for $name<D> {
             type Parameters = ($($kind,)+);
 
-            #[allow(unused_variables)]
+            #[allow(unused_variables, dead_code)]
             fn holds(
                 ($($parameter,)+): <($($kind,)+) as $crate::typed::Parameters>::Seen<'_>,
-            ) -> ::core::option::Option<&'static str> {
+            ) -> ::core::option::Option<$crate::typed::Broken> {
+                const NAMES: &[&::core::primitive::str] = &[$(::core::stringify!($parameter)),+];
                 $(if !($condition) {
-                    return ::core::option::Option::Some(::core::stringify!($condition));
+                    let condition = ::core::stringify!($condition);
+                    return ::core::option::Option::Some($crate::typed::Broken { condition, names: NAMES });
                 })*
                 ::core::option::Option::None
             }
@@ -301,5 +352,19 @@ macro_rules! kernel {
                 ::core::fmt::Debug::fmt(&self.0, f)
             }
         }
+    };
+    (@parameters $head:tt $conditions:tt []) => {
+        ::core::compile_error!("a kernel has at least one parameter");
+    };
+    (@parameters $head:tt $conditions:tt $done:tt $($rest:tt)*) => {
+        ::core::compile_error!(
+            "a tensor is written `in x: [f32]`, `out x: [f32]` or `inout x: [f32]`, a number `x: f32`, with a comma between two"
+        );
+    };
+    ($(#[$meta:meta])* $visible:vis struct $name:ident($($parameters:tt)*) $(where $($condition:expr),+ $(,)?)?) => {
+        ::core::compile_error!("a declaration ends with `;`");
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!("a kernel is declared as `struct Name(out z: [f32], in x: [f32], n: u32) where n as usize <= z.len();`");
     };
 }

@@ -1,5 +1,6 @@
 //! What an operation that launches a kernel is given for a parameter that is a tensor, and what of it goes back.
 
+use core::fmt;
 use std::sync::Arc;
 
 use wakeline_core::Error;
@@ -144,8 +145,8 @@ impl<D: Memory> Named<D> {
     }
 }
 
-impl<D: Memory> core::fmt::Debug for Named<D> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl<D: Memory> fmt::Debug for Named<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Named").field("shape", &self.shape).field("tile", &self.tile).finish_non_exhaustive()
     }
 }
@@ -201,7 +202,7 @@ impl<T: Element, D: Memory> IntoDeviceOp<D> for Partition<Tensor<T, D>> {
 }
 
 /// How long a tensor is that a kernel takes: what conditions are about.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent<'a> {
     shape: &'a [usize],
     len: usize,
@@ -221,6 +222,13 @@ impl<'a> Extent<'a> {
     /// How long it is along each dimension.
     pub const fn shape(&self) -> &'a [usize] {
         self.shape
+    }
+}
+
+/// As its shape.
+impl fmt::Debug for Extent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shape.fmt(f)
     }
 }
 

@@ -32,6 +32,8 @@ impl<T> Sealed for By<T> {}
 pub trait Parameter: Sealed + 'static {
     /// How many bytes the kernel takes for it.
     const BYTES: usize;
+    /// Whether it is a tensor.
+    const IS_TENSOR: bool;
     /// What a condition sees of what was handed in.
     type Seen<'a>: fmt::Debug;
     /// What a kernel of the host is called with.
@@ -39,8 +41,8 @@ pub trait Parameter: Sealed + 'static {
     /// That, owned.
     type Held;
 
-    /// Reads it for a kernel of the host.
-    fn load(args: &impl HostArgs, place: usize) -> Self::Held;
+    /// Reads it for a kernel of the host; of a tensor so many bytes.
+    fn load(args: &impl HostArgs, place: usize, len_bytes: u64) -> Self::Held;
 
     /// Lends it to that.
     fn lend(held: &mut Self::Held) -> Self::Host<'_>;
@@ -49,9 +51,10 @@ pub trait Parameter: Sealed + 'static {
     fn store(held: Self::Held, args: &mut impl HostArgs, place: usize);
 }
 
-/// The numbers of a buffer to its end.
-fn numbers<T: Element>(args: &impl HostArgs, place: usize) -> Vec<T> {
+/// The numbers of so many bytes of a buffer, which goes on to the end of its memory.
+fn numbers<T: Element>(args: &impl HostArgs, place: usize, len_bytes: u64) -> Vec<T> {
     let bytes = args.bytes(place);
+    let bytes = usize::try_from(len_bytes).ok().and_then(|len| bytes.get(..len)).unwrap_or(bytes);
     let mut numbers = vec![T::ZERO; bytes.len() / T::BYTES.max(1)];
     // What reads says nothing.
     let _ = T::read(&mut numbers, |out| {
@@ -63,12 +66,13 @@ fn numbers<T: Element>(args: &impl HostArgs, place: usize) -> Vec<T> {
 
 impl<T: Element> Parameter for In<T> {
     const BYTES: usize = size_of::<u64>();
+    const IS_TENSOR: bool = true;
     type Seen<'a> = Extent<'a>;
     type Host<'a> = &'a [T];
     type Held = Vec<T>;
 
-    fn load(args: &impl HostArgs, place: usize) -> Vec<T> {
-        numbers(args, place)
+    fn load(args: &impl HostArgs, place: usize, len_bytes: u64) -> Vec<T> {
+        numbers(args, place, len_bytes)
     }
 
     fn lend(held: &mut Vec<T>) -> &[T] {
@@ -80,12 +84,13 @@ impl<T: Element> Parameter for In<T> {
 
 impl<T: Element> Parameter for Out<T> {
     const BYTES: usize = size_of::<u64>();
+    const IS_TENSOR: bool = true;
     type Seen<'a> = Extent<'a>;
     type Host<'a> = &'a mut [T];
     type Held = Vec<T>;
 
-    fn load(args: &impl HostArgs, place: usize) -> Vec<T> {
-        numbers(args, place)
+    fn load(args: &impl HostArgs, place: usize, len_bytes: u64) -> Vec<T> {
+        numbers(args, place, len_bytes)
     }
 
     fn lend(held: &mut Vec<T>) -> &mut [T] {
@@ -100,11 +105,12 @@ impl<T: Element> Parameter for Out<T> {
 
 impl<T: Scalar + fmt::Debug> Parameter for By<T> {
     const BYTES: usize = <T as Scalar>::BYTES;
+    const IS_TENSOR: bool = false;
     type Seen<'a> = T;
     type Host<'a> = T;
     type Held = T;
 
-    fn load(args: &impl HostArgs, place: usize) -> T {
+    fn load(args: &impl HostArgs, place: usize, _: u64) -> T {
         T::of_word(args.word(place))
     }
 
@@ -119,6 +125,8 @@ impl<T: Scalar + fmt::Debug> Parameter for By<T> {
 pub trait Parameters: Sealed + 'static {
     /// As [`Parameter::BYTES`], of each.
     const BYTES: &'static [usize];
+    /// Whether any of them is a tensor.
+    const HAS_TENSORS: bool;
     /// As [`Parameter::Seen`].
     type Seen<'a>: fmt::Debug;
     /// As [`Parameter::Host`].
@@ -126,7 +134,10 @@ pub trait Parameters: Sealed + 'static {
     /// As [`Parameter::Held`].
     type Held;
 
-    /// As [`Parameter::load`], from the first place on.
+    /// Says what conditions see, of one after another.
+    fn each_seen(seen: &Self::Seen<'_>, each: impl FnMut(&dyn fmt::Debug));
+
+    /// As [`Parameter::load`], from the first place on. Behind all of them there is a word for each: how many bytes it has, where it is a tensor.
     fn load(args: &impl HostArgs) -> Self::Held;
 
     /// As [`Parameter::lend`].
@@ -140,12 +151,17 @@ macro_rules! tuples {
     ($($parameter:ident $index:tt),+) => {
         impl<$($parameter: Parameter),+> Parameters for ($($parameter,)+) {
             const BYTES: &'static [usize] = &[$($parameter::BYTES),+];
+            const HAS_TENSORS: bool = $($parameter::IS_TENSOR)||+;
             type Seen<'a> = ($($parameter::Seen<'a>,)+);
             type Host<'a> = ($($parameter::Host<'a>,)+);
             type Held = ($($parameter::Held,)+);
 
+            fn each_seen(seen: &Self::Seen<'_>, mut each: impl FnMut(&dyn fmt::Debug)) {
+                $(each(&seen.$index);)+
+            }
+
             fn load(args: &impl HostArgs) -> Self::Held {
-                ($($parameter::load(args, $index),)+)
+                ($($parameter::load(args, $index, args.word(Self::BYTES.len() + $index)),)+)
             }
 
             fn lend(held: &mut Self::Held) -> Self::Host<'_> {
@@ -178,5 +194,14 @@ pub trait Signature: 'static {
     type Parameters: Parameters;
 
     /// Which of its conditions does not hold, if any.
-    fn holds(seen: <Self::Parameters as Parameters>::Seen<'_>) -> Option<&'static str>;
+    fn holds(seen: <Self::Parameters as Parameters>::Seen<'_>) -> Option<Broken>;
+}
+
+/// A condition of a signature that does not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Broken {
+    /// The condition, as it was written.
+    pub condition: &'static str,
+    /// The names of the parameters, in their order.
+    pub names: &'static [&'static str],
 }

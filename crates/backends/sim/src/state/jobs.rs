@@ -1,6 +1,7 @@
 //! The part of the engine that touches memory and calls code of others.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
@@ -48,25 +49,33 @@ pub(crate) struct Called {
     stream: Key,
     at: Instant,
     buffers: Vec<(Key, Vec<u8>)>,
-    panicked: bool,
+    /// Who panicked, and with what message.
+    panicked: Option<String>,
 }
 
 impl Call {
     /// Calls it. The caller holds no lock.
     pub(crate) fn run(self) -> Called {
         let Self { stream, at, code } = self;
-        let (buffers, result) = match code {
-            Code::Host(function) => (Vec::new(), catch_unwind(AssertUnwindSafe(function))),
+        let (kernel, buffers, result) = match code {
+            Code::Host(function) => {
+                let result = catch_unwind(AssertUnwindSafe(function));
+                (None, Vec::new(), result)
+            }
             Code::Kernel(kernel, mut args) => {
                 let result = catch_unwind(AssertUnwindSafe(|| (kernel.code)(&mut args)));
-                (args.buffers, result)
+                (Some(kernel), args.buffers, result)
             }
         };
-        let panicked = result.is_err();
-        // The payload may panic as it is dropped.
-        if let Err(payload) = result {
+        let panicked = result.err().map(|payload| {
+            let who = kernel.map_or_else(|| String::from("a host function"), |kernel| kernel.who());
+            let text = payload.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+            let told = alloc::format!("{who} panicked: {}", text.unwrap_or("without a message"));
+            // It may panic as it is dropped.
             core::mem::forget(payload);
-        }
+            told
+        });
         Called { stream, at, buffers, panicked }
     }
 }
@@ -305,8 +314,8 @@ impl State {
                 buffer.bytes = bytes;
             }
         }
-        if called.panicked {
-            self.stop(called.at);
+        if let Some(told) = &called.panicked {
+            self.stop_by(called.at, told);
         }
         if self.fault.is_none() {
             self.finish_work(called.stream, called.at);
