@@ -3,6 +3,16 @@
 use half::{bf16, f16};
 use wakeline_core::Error;
 
+/// How long an element is, which nobody else has a say in: what a kernel is told of memory rests on it.
+pub trait ElementSize {
+    /// How many bytes one has.
+    const BYTES: usize;
+}
+
+impl<T> ElementSize for T {
+    const BYTES: usize = size_of::<T>();
+}
+
 /// A number that tensors are made of, as it lies in memory of a device: in the byte order of the host.
 ///
 /// Those of the table, and others of your own: `read` and `bytes` say how they lie in memory.
@@ -12,15 +22,12 @@ use wakeline_core::Error;
 /// | floating point | `f32`, `f64`, and of the crate `half` `f16`, `bf16` |
 /// | whole numbers | `i8` to `i64`, `u8` to `u64` |
 /// | truth values | `bool`: a byte, of which everything but 0 reads as true |
-pub trait Element: Copy + Send + Sync + 'static {
+pub trait Element: ElementSize + Copy + Send + Sync + 'static {
     /// What it is called.
     const NAME: &'static str;
     /// What memory of nothing but zero bytes reads as.
     const ZERO: Self;
-    /// How many bytes one has.
-    const BYTES: usize = size_of::<Self>();
-
-    /// The bytes of these numbers, [`BYTES`](Self::BYTES) each.
+    /// The bytes of these numbers, [`BYTES`](ElementSize::BYTES) each.
     fn bytes(numbers: &[Self]) -> &[u8];
 
     /// Has `read` fill in the bytes of these numbers.

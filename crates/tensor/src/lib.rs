@@ -69,7 +69,7 @@ pub use chunks::{CHUNK_BYTES, CHUNKS_AT_A_TIME};
 pub use copy::{CopyInto, CopyTo, Dup};
 pub use create::{Eye, Full, Uninit};
 pub use dims::{Dims, RANK_MAX};
-pub use element::{Element, Number};
+pub use element::{Element, ElementSize, Number};
 pub use generate::Generated;
 pub use host::{FromHost, HostCopy, Overwrite, ToHost};
 pub use kernel::{KernelArg, Launch, launch};

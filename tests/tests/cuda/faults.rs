@@ -217,7 +217,7 @@ fn the_first_cause_is_told_without_a_call(rig: &Rig) {
 }
 
 fn a_failed_query_that_is_no_fault_ends_that_wait_alone(rig: &Rig) {
-    let stream = rig.busy(ms(5));
+    let stream = rig.busy(ms(60));
     let (mut one, mut other) = (stream.armed_port().unwrap(), stream.armed_port().unwrap());
     // Out of memory: nothing is broken.
     rig.stand_in().rule(Rule::new("cuStreamQuery", Act::Fail(Status(2))).times(1));

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, Nanos, Outcome, Seq, Status, Wait};
+use wakeline_cuda::CuStream;
 use wakeline_fake_driver::{Act, Rule};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
@@ -17,6 +18,7 @@ driver_tests![
         numbers_of_one_stream_rise_whoever_arms_it,
         a_port_armed_twice_is_armed_once,
         a_port_by_its_word_is_told_by_that_before_the_driver_knows,
+        a_port_by_its_word_of_a_threads_own_stream_is_done_once_nothing_is_left,
         each_number_of_a_kernels_own_word_is_a_point,
         a_deadline_ends_every_plan_and_the_work_goes_on,
         many_streams_have_words_of_their_own;
@@ -119,7 +121,8 @@ fn a_port_armed_twice_is_armed_once(rig: &Rig) {
 
 /// It has no event: what is behind it keeps the driver from knowing of it.
 fn a_port_by_its_word_is_told_by_that_before_the_driver_knows(rig: &Rig) {
-    let (stream, launched) = (rig.busy(ms(20)), Wall::now());
+    let launched = Wall::now();
+    let stream = rig.busy(ms(20));
     let mut port = stream.word_port().unwrap();
     rig.kernels().occupy(&stream, ms(300)).unwrap();
     not_before(launched, ms(20), port.descriptor().unwrap().reached());
@@ -129,6 +132,19 @@ fn a_port_by_its_word_is_told_by_that_before_the_driver_knows(rig: &Rig) {
     // Nor is it lost to who asks the driver alone.
     wait(PLANS[1], &mut port).unwrap();
     assert!(launched.elapsed() >= Duration::from_millis(320));
+}
+
+/// Such a stream is not to be asked: nobody knows on which thread that is.
+fn a_port_by_its_word_of_a_threads_own_stream_is_done_once_nothing_is_left(rig: &Rig) {
+    // SAFETY: the handle 2 is the thread's own default stream, which is always there.
+    #[expect(unsafe_code, reason = "a stream that the driver has")]
+    let stream = unsafe { CuStream::from_raw(rig.context(), std::ptr::without_provenance_mut(2)) }.unwrap();
+    let mut port = stream.word_port().unwrap();
+    let start = Wall::now();
+    while port.query().unwrap() == Status::Pending {
+        assert!(start.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn a_port_by_its_word_records_no_event(rig: &Rig) {

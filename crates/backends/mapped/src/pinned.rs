@@ -207,12 +207,14 @@ impl<D: LineDriver> Pinned<D> {
     ///
     /// # Errors
     ///
-    /// [`InvalidLimit`](ErrorCode::InvalidLimit): there are fewer.
+    /// [`InvalidLimit`](ErrorCode::InvalidLimit): there are fewer; [`Forked`](ErrorCode::Forked).
     ///
     /// # Safety
     ///
     /// Nothing writes them meanwhile, the device neither.
     pub unsafe fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        // A fork's child does not have it.
+        self.context.original()?;
         let start = self.at(offset, out.len())?;
         // SAFETY: the memory is that long and has values since it was pinned; nobody writes it, says the caller; `out` is another.
         unsafe { start.copy_to_nonoverlapping(NonNull::from(&mut *out).cast(), out.len()) };
@@ -229,6 +231,7 @@ impl<D: LineDriver> Pinned<D> {
     ///
     /// Nothing reads or writes them meanwhile, the device neither.
     pub unsafe fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
+        self.context.original()?;
         let start = self.at(offset, from.len())?;
         // SAFETY: the memory is that long; nobody else touches it, says the caller; `from` is another.
         unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };

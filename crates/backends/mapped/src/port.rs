@@ -145,7 +145,8 @@ impl<D: LineDriver> Port<D> {
         let (shared, context) = (stream.shared(), &stream.shared().context);
         context.open()?;
         shared.is_here()?;
-        if context.completion() == CompletionPath::Word {
+        // Nobody but the event tells of a stream that is another on each thread.
+        if context.completion() == CompletionPath::Word && shared.thread.is_none() {
             let bound = context.bind()?;
             shared.is_free()?;
             if let Some(word) = shared.store_bound(&bound, CompletionPath::Word)? {

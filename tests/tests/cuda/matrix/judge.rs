@@ -25,7 +25,14 @@ const ILLEGAL_STATE: i32 = 401;
 const BINDS: [&str; 3] = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"];
 
 /// Calls whose failures mean another way to the same, by design.
-const ASIDE: [&str; 4] = ["cuGetProcAddress", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
+const ASIDE: [&str; 5] = [
+    "cuGetProcAddress",
+    "cuDriverGetVersion",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    // How much shared memory a kernel may have: the first launch with much of it finds out.
+    "cuFuncGetAttribute",
+];
 
 /// The calls that enqueue the store of a word.
 const STORES: [&str; 2] = ["cuStreamWriteValue64", "cuLaunchHostFunc"];
