@@ -68,8 +68,9 @@ fn a_task_that_is_woken_early_warms_what_comes_next(rig: &CudaRig) {
         (0..times).for_each(|_| block_on(rig_occupy(&runtime, length).on(&runtime)).unwrap());
         rig.fake().calls("cuLaunchKernel") - before - times
     };
-    let warms = launches(PLAN, ms(15), 12);
-    assert!((1..=12).contains(&warms), "{warms}");
+    // On a busy machine each may be woken late.
+    let warms = (0..8).map(|_| launches(PLAN, ms(15), 12)).find(|warms| *warms > 0);
+    assert!(warms.is_some_and(|warms| warms <= 12), "{warms:?}");
     assert_eq!(launches(&PLAN.replace("+warm", ""), ms(15), 6), 0);
     // Unless this machine was away for long.
     assert!(launches(PLAN, Nanos::from_micros(20), 50) < 25);
