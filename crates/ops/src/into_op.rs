@@ -71,7 +71,10 @@ values!(() bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 &'static str S
 /// }
 /// let _ = (half(3.0), half(value(3.0)));
 /// ```
-#[diagnostic::on_unimplemented(message = "`{Self}` is no `{T}`, and no operation that gives one")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no `{T}`, and no operation that gives one",
+    note = "a number is of exactly that type: for an `f32` it is `2.0`, not `2`"
+)]
 pub trait Gives<T, D: Device> {
     /// The operation.
     type Op: DeviceOp<Device = D, Pending = T, Output = T>;
@@ -80,6 +83,8 @@ pub trait Gives<T, D: Device> {
     fn into_op_of(self) -> Self::Op;
 }
 
+// What gives no such value is told as that, and not as what is no operation.
+#[diagnostic::do_not_recommend]
 impl<T, O: DeviceOp<Pending = T, Output = T>> Gives<T, O::Device> for O {
     type Op = O;
 

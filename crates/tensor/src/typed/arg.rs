@@ -147,6 +147,8 @@ tuples!(A1 P1 0, A2 P2 1, A3 P3 2, A4 P4 3, A5 P5 4, A6 P6 5, A7 P7 6, A8 P8 7, 
 /// What is given at submission.
 type Pending<X> = <<X as Giving>::Op as DeviceOp>::Pending;
 
+// What cannot be handed in is told as that, and not as what is no operation.
+#[diagnostic::do_not_recommend]
 impl<T, D, X> Arg<In<T>, D> for X
 where
     T: Element,
@@ -167,6 +169,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, D, X> Arg<Out<T>, D> for X
 where
     T: Element,
@@ -187,6 +190,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, D, X> Arg<By<T>, D> for X
 where
     T: Scalar + fmt::Debug,
