@@ -15,7 +15,7 @@ const FILES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 64 << 20;
 
 /// How far behind an `include` its name is looked for, so that a long line is not looked through again for each of them.
-const NAME_BYTES_MAX: usize = 4 << 10;
+const NAME_BYTES_MAX: usize = 1 << 10;
 
 /// What separates words in a line. Not its end.
 const SPACES: [char; 4] = [' ', '\t', '\x0b', '\x0c'];
