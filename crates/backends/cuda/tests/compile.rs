@@ -7,7 +7,7 @@ mod common;
 
 use core::error::Error as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use common::{clean, fake, loaded};
 use wakeline_core::{Error, ErrorCode};
@@ -295,6 +295,78 @@ fn a_header_that_changes_is_compiled_anew() {
     let source = "#define OWN \"own.h\"\n#ifdef NOT\n#include OWN\n#endif\n";
     let _ = compiler.compile(source, H200, &options);
     assert_eq!((cache.stats().unkept, cache.stats().misses), (1, 0));
+}
+
+/// Compiles with a cache, changes what the folders hold and compiles as another process: how often it was compiled again.
+fn compiled_after(name: &str, start: &str, setup: impl Fn(&Path) -> Vec<PathBuf>, change: &str) -> u64 {
+    let fake = fake(|_| ());
+    let (folder, kept) = (Folder::new(name), Folder::new(&format!("{name}-cache")));
+    let options = setup(&folder.0).into_iter().fold(CompileOptions::new(), CompileOptions::include);
+    let source = format!("{start}\n{SAXPY}");
+    another(&fake, &kept).0.compile(&source, H200, &options).unwrap();
+    let before = fake.calls("nvrtcCompileProgram");
+    fs::write(folder.0.join(change), "#define A 2\n").unwrap();
+    another(&fake, &kept).0.compile(&source, H200, &options).unwrap();
+    fake.calls("nvrtcCompileProgram") - before
+}
+
+#[test]
+fn a_header_that_changes_is_compiled_anew_however_it_is_included() {
+    let one = |root: &Path| {
+        fs::write(root.join("a.h"), "#define A 1\n").unwrap();
+        vec![root.to_owned()]
+    };
+    let ways = [
+        "#include <a.h>",
+        "# /* it */ include <a.h>",
+        "%:include <a.h>",
+        "#\x0cinclude <a.h>",
+        "#\x0binclude <a.h>",
+    ];
+    for start in ways {
+        assert_eq!(compiled_after("ways", start, one, "a.h"), 1, "{start:?}");
+    }
+    // One that is not included is not read.
+    assert_eq!(compiled_after("ways", "", one, "a.h"), 0);
+    let two = |root: &Path| {
+        let folders = ["first", "second"].map(|folder| root.join(folder));
+        for folder in &folders {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(folders[0].join("a.h"), "# include_next <a.h>\n").unwrap();
+        fs::write(folders[1].join("a.h"), "#define A 1\n").unwrap();
+        folders.to_vec()
+    };
+    assert_eq!(compiled_after("next", "#include <a.h>", two, "second/a.h"), 1);
+}
+
+#[test]
+fn what_was_made_while_a_header_changed_is_not_kept() {
+    let fake = fake(|_| ());
+    let (folder, kept) = (Folder::new("meanwhile"), Folder::new("meanwhile-cache"));
+    let own = folder.0.join("own.h");
+    let (old, new) = ("", "extern \"C\" __global__ void other() {}");
+    fs::write(&own, old).unwrap();
+    let options = CompileOptions::new().include(&folder.0).as_ptx();
+    let source = format!("#include \"own.h\"\n{SAXPY}");
+    let (compiler, cache) = another(&fake, &kept);
+    let kernels = |made: &Compiled| made.ptx().unwrap().matches("other(").count();
+    fake.rule(Rule::new("nvrtcCompileProgram", Act::Block).times(1));
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| compiler.compile(&source, H200, &options).unwrap());
+        common::until("the compiler is asked", || fake.blocked() == 1);
+        fs::write(&own, new).unwrap();
+        fake.release();
+        assert_eq!(kernels(&made.join().unwrap()), 1);
+    });
+    assert_eq!((cache.stats().misses, cache.stats().unkept), (1, 1));
+    // What it was made from is back: what was made of the other is not taken for it.
+    fs::write(&own, old).unwrap();
+    for compiler in [&compiler, &another(&fake, &kept).0] {
+        assert_eq!(kernels(&compiler.compile(&source, H200, &options).unwrap()), 0);
+    }
+    assert_eq!((cache.stats().misses, cache.stats().unkept), (2, 1));
+    assert_eq!(fake.calls("nvrtcCompileProgram"), 2);
 }
 
 #[test]

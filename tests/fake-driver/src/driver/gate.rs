@@ -74,7 +74,8 @@ fn refused(state: &mut Guard, name: &'static str) -> Option<Status> {
 }
 
 /// What a rule does before the call begins.
-fn held_up(mut state: Guard, act: Option<Act>) -> Guard {
+/// Waits as a rule says.
+pub(super) fn held_up(mut state: Guard, act: Option<Act>) -> Guard {
     match act {
         Some(Act::DelayUs(us)) => {
             drop(state);

@@ -9,6 +9,7 @@ use std::ffi::CString;
 
 use super::arg::{Chars, List, Out, Text};
 use super::cuda_c::{Headers, kernels, lowered, ptx};
+use super::gate::held_up;
 use super::state::{State, shared};
 use super::{Answer, Stop, cubin};
 use crate::Status;
@@ -47,13 +48,16 @@ fn call(name: &'static str, body: impl FnOnce(&mut State) -> Answer) -> Status {
     match state.rules.act(name) {
         Some(Act::Fail(status)) => status,
         Some(Act::DropEffect) => Status::SUCCESS,
-        act => match (body(&mut state), act) {
-            (Ok(()), Some(Act::FailAfter(status))) => status,
-            (Ok(()), _) => Status::SUCCESS,
-            (Err(Stop::With(Status::INVALID_VALUE)), _) => INVALID_INPUT,
-            (Err(Stop::With(status)), _) => status,
-            (Err(Stop::Again(_)), _) => OUT_OF_MEMORY,
-        },
+        act => {
+            state = held_up(state, act);
+            match (body(&mut state), act) {
+                (Ok(()), Some(Act::FailAfter(status))) => status,
+                (Ok(()), _) => Status::SUCCESS,
+                (Err(Stop::With(Status::INVALID_VALUE)), _) => INVALID_INPUT,
+                (Err(Stop::With(status)), _) => status,
+                (Err(Stop::Again(_)), _) => OUT_OF_MEMORY,
+            }
+        }
     }
 }
 

@@ -4,15 +4,24 @@
 //! conditions it is behind. That may be more than the compiler reads, never less; where that cannot be said, nothing is kept.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-/// The most headers that are followed, and the most bytes of them.
+/// The most headers that are followed, as many names that are in no folder, and the most bytes of them.
 const FILES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 64 << 20;
+
+/// How far behind an `include` its name is looked for, so that a long line is not looked through again for each of them.
+const NAME_BYTES_MAX: usize = 1 << 10;
+
+/// What separates words in a line. Not its end.
+const SPACES: [char; 4] = [' ', '\t', '\x0b', '\x0c'];
+
+/// How a directive can begin beside by `#`: behind a comment, as a digraph, as a trigraph.
+const ODD_STARTS: [&str; 3] = ["*/", "%:", "??="];
 
 /// Where a toolkit is that nobody has named.
 const TOOLKIT: &str = if cfg!(windows) { "" } else { "/usr/local/cuda" };
@@ -103,55 +112,51 @@ fn in_packages(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// What a source can reach.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub(super) struct Reached {
     /// The files, and what is in them, in the order in which they were found.
     pub(super) files: Vec<(PathBuf, [u8; 32])>,
     /// Names that are in no folder: a file that comes there later is another source.
-    pub(super) absent: Vec<String>,
-    /// Whether that is all: no name is made by a macro, and there are no more than are followed.
+    pub(super) absent: BTreeSet<String>,
+    /// Whether that is all: each name can be read, and there are no more than are followed.
     pub(super) all: bool,
 }
 
 /// Whether a source includes anything.
 pub(super) fn includes_any(source: &str) -> bool {
-    source.contains("include")
+    joined(source).contains("include")
 }
 
-/// Follows all that `source` includes, through the texts and the folders in their order.
+/// Follows all that `source` includes, through the texts and the folders in their order; no further where it cannot be all.
 pub(super) fn reached(source: &str, texts: &[(String, String)], folders: &[PathBuf]) -> Reached {
-    let mut reached = Reached { all: true, ..Reached::default() };
+    let mut reached = Reached::default();
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let mut bytes = 0;
     let mut open: Vec<(String, Option<PathBuf>)> = vec![(source.to_owned(), None)];
     open.extend(texts.iter().map(|(_, text)| (text.clone(), None)));
     while let Some((text, folder)) = open.pop() {
+        let text = joined(&text);
+        let mut names = HashSet::new();
         for include in includes(&text) {
-            let Include::Of { name, quoted } = include else {
-                reached.all = false;
-                continue;
-            };
-            if texts.iter().any(|(text, _)| *text == name) {
+            let Include::Of { name, quoted } = include else { return reached };
+            if !names.insert((name, quoted)) || texts.iter().any(|(text, _)| *text == name) {
                 continue;
             }
             let beside = folder.iter().filter(|_| quoted);
-            let path = beside.chain(folders).map(|folder| folder.join(&name)).find(|path| path.is_file());
+            let path = beside.chain(folders).map(|folder| folder.join(name)).find(|path| path.is_file());
             let Some(path) = path else {
-                if !reached.absent.contains(&name) {
-                    reached.absent.push(name);
+                reached.absent.insert(name.to_owned());
+                if reached.absent.len() > FILES_MAX {
+                    return reached;
                 }
                 continue;
             };
             if !seen.insert(path.clone()) {
                 continue;
             }
-            let Ok(content) = fs::read(&path) else {
-                reached.all = false;
-                continue;
-            };
+            let Ok(content) = fs::read(&path) else { return reached };
             bytes += content.len();
             if reached.files.len() >= FILES_MAX || bytes > BYTES_MAX {
-                reached.all = false;
                 return reached;
             }
             let folder = path.parent().map(Path::to_owned);
@@ -159,50 +164,75 @@ pub(super) fn reached(source: &str, texts: &[(String, String)], folders: &[PathB
             open.push((String::from_utf8_lossy(&content).into_owned(), folder));
         }
     }
+    reached.all = true;
     reached
 }
 
 #[derive(PartialEq, Eq, Debug)]
-enum Include {
+enum Include<'t> {
     /// A name, in quotes or in angle brackets.
-    Of { name: String, quoted: bool },
-    /// One that a macro makes.
+    Of { name: &'t str, quoted: bool },
+    /// One whose file is not known: a macro makes its name, or it is the next file of the name, or it is written in another way than all do.
     Made,
 }
 
-/// What a text includes, or asks for by `__has_include`, also in comments and behind conditions.
-fn includes(text: &str) -> Vec<Include> {
-    // Lines that go on in the next one.
+/// A text with the lines as one that go on in the next one.
+fn joined(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
-    for goes_on in ["\\\n", "\\\r\n"] {
+    for goes_on in ["\\\n", "\\\r\n", "??/\n", "??/\r\n"] {
         if text.contains(goes_on) {
             text = Cow::Owned(text.replace(goes_on, ""));
         }
     }
-    let mut found = Vec::new();
+    text
+}
+
+/// What a text of joined lines includes, or asks for by `__has_include`, also in comments and behind conditions.
+fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     // One pass over the whole text: there are megabytes of headers.
-    for (at, word) in text.match_indices("include") {
-        let before = text.get(..at).unwrap_or_default().trim_end_matches([' ', '\t']);
-        let asked = before.ends_with("__has_");
-        if !asked && !before.ends_with('#') {
-            continue;
-        }
-        let after = text.get(at + word.len()..).unwrap_or_default();
-        let mut after = after.split('\n').next().unwrap_or_default();
-        after = after.strip_prefix("_next").unwrap_or(after).trim_start();
-        if asked {
-            // `defined(__has_include)` asks for none.
-            let Some(inside) = after.strip_prefix('(') else { continue };
-            after = inside.trim_start();
-        }
-        let name = |open: char, close: char| Some(after.strip_prefix(open)?.split_once(close)?.0.to_owned());
-        found.push(match (name('"', '"'), name('<', '>')) {
-            (Some(name), _) => Include::Of { name, quoted: true },
-            (None, Some(name)) => Include::Of { name, quoted: false },
-            (None, None) => Include::Made,
-        });
+    text.match_indices("include").filter_map(move |(at, word)| {
+        let before = text.get(..at).unwrap_or_default().trim_end_matches(SPACES);
+        include(before, text.get(at + word.len()..).unwrap_or_default())
+    })
+}
+
+/// What the word `include` between these two includes.
+fn include<'t>(before: &str, after: &'t str) -> Option<Include<'t>> {
+    let asked = before.ends_with("__has_");
+    if ODD_STARTS.iter().any(|start| before.ends_with(start)) {
+        return Some(Include::Made);
     }
-    found
+    if !asked && !before.ends_with('#') {
+        return None;
+    }
+    // Cut between characters.
+    let near = (0..4).find_map(|less| after.get(..NAME_BYTES_MAX - less)).unwrap_or(after);
+    let (next, name) = near.strip_prefix("_next").map_or((false, near), |name| (true, name));
+    let mut name = name.trim_start_matches(SPACES);
+    if asked {
+        match name.strip_prefix('(') {
+            Some(inside) => name = inside.trim_start_matches(SPACES),
+            // A comment, or nothing but spaces as far as was looked.
+            None if name.starts_with('/') || (name.is_empty() && near.len() < after.len()) => {
+                return Some(Include::Made);
+            }
+            // `defined(__has_include)` asks for none.
+            None => return None,
+        }
+    }
+    // Where it finds its file depends on the folder of the file that it is in.
+    if next {
+        return Some(Include::Made);
+    }
+    let between = |open: char, close: char| {
+        let (name, _) = name.strip_prefix(open)?.split_once(close)?;
+        (!name.contains('\n')).then_some(name)
+    };
+    Some(match (between('"', '"'), between('<', '>')) {
+        (Some(name), _) => Include::Of { name, quoted: true },
+        (None, Some(name)) => Include::Of { name, quoted: false },
+        (None, None) => Include::Made,
+    })
 }
 
 /// The name of the header that a log says cannot be opened.
@@ -215,27 +245,101 @@ pub(super) fn missing_in(log: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn of(name: &str, quoted: bool) -> Include {
-        Include::Of { name: name.to_owned(), quoted }
+    fn of(name: &str, quoted: bool) -> Include<'_> {
+        Include::Of { name, quoted }
+    }
+
+    fn found(text: &str) -> Vec<String> {
+        includes(&joined(text)).map(|include| format!("{include:?}")).collect()
     }
 
     #[test]
     fn every_way_to_include_is_found() {
-        let text = "#include <a.h>\n  #  include \"b.h\" // it\n/* x */ #include <c.h>\n#inc\\\nlude <d.h>\n#include_next <e.h>\n\
-            #if defined(__has_include) && __has_include(<f.h>)\n#include MADE\nint include = 1; // no include <g.h>\n";
-        assert_eq!(
-            includes(text),
-            [
-                of("a.h", false),
-                of("b.h", true),
-                of("c.h", false),
-                of("d.h", false),
-                of("e.h", false),
-                of("f.h", false),
-                Include::Made,
-            ]
-        );
-        assert!(includes("#pragma once\nint x;").is_empty());
+        let text = "#include <a.h>\n  #  include \"b.h\" // it\n/* x */ #include <c.h>\n#inc\\\nlude <d.h>\n#\x0c \x0binclude\x0b<e.h>\n\
+            #if defined(__has_include) && __has_include(<f.h>)\n#include MADE\n#ifdef __has_include\nint include = 1; // no include <g.h>\n\
+            #inc??/\nlude <h.h>\n";
+        let wanted = [
+            of("a.h", false),
+            of("b.h", true),
+            of("c.h", false),
+            of("d.h", false),
+            of("e.h", false),
+            of("f.h", false),
+            Include::Made,
+            of("h.h", false),
+        ];
+        assert_eq!(found(text), wanted.map(|include| format!("{include:?}")));
+        assert!(found("#pragma once\nint x;").is_empty());
+        assert!(includes_any("#inc\\\nlude <a.h>") && !includes_any("#pragma once"));
+    }
+
+    #[test]
+    fn an_include_whose_file_cannot_be_told_is_one_all_the_same() {
+        let far = " ".repeat(2 * NAME_BYTES_MAX);
+        for text in [
+            "# /* it */ include <a.h>",
+            "#/**/include <a.h>",
+            "# /* two\nlines */include <a.h>",
+            "%:include <a.h>",
+            "%: \x0cinclude <a.h>",
+            "??=include <a.h>",
+            "#include_next <a.h>",
+            "#if __has_include_next(<a.h>)",
+            "#include /* it */ <a.h>",
+            "#if __has_include /* it */ (<a.h>)",
+            "#if __has_include(/* it */ <a.h>)",
+            "#include <a.h\n>",
+            &format!("#include{far}<a.h>"),
+            &format!("#if __has_include{far}(<a.h>)"),
+            &format!("#include <{}.h>", "ü".repeat(NAME_BYTES_MAX)),
+        ] {
+            assert_eq!(found(text), ["Made"], "{text}");
+            assert!(!reached(text, &[], &[]).all, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_next_file_of_a_name_is_not_taken_for_the_first() {
+        let root = crate::compile::tests::folder("next");
+        let (first, second) = (root.join("first"), root.join("second"));
+        for folder in [&first, &second] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(first.join("a.h"), "#include_next <a.h>\n").unwrap();
+        fs::write(second.join("a.h"), "int x;\n").unwrap();
+        assert!(!reached("#include <a.h>\n", &[], &[first, second.clone()]).all);
+        assert!(reached("#include <a.h>\n", &[], &[second]).all);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_line_of_megabytes_is_looked_through_once() {
+        const BYTES: usize = 2 << 20;
+        // It takes a fraction of a second in a build without optimization, and half a minute where the line is looked through for each `include`.
+        let took_max = std::time::Duration::from_secs(5);
+        for part in [
+            "#include ",
+            "#include <",
+            "#include <x.h> ",
+            "__has_include(",
+            "__has_include ",
+            " include",
+            "include\\\n",
+            " ",
+        ] {
+            let text = format!("#{}include", part.repeat(BYTES / part.len()));
+            let begun = std::time::Instant::now();
+            let _ = reached(&text, &[], &[]);
+            let took = begun.elapsed();
+            assert!(took < took_max, "{part:?}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_nowhere_are_not_followed_without_end() {
+        let lines: Vec<String> = (0..=FILES_MAX).map(|number| format!("#include <x{number}.h>")).collect();
+        assert!(!reached(&lines.join("\n"), &[], &[]).all);
+        assert!(reached(&lines[1..].join("\n"), &[], &[]).all);
     }
 
     #[test]
@@ -255,7 +359,7 @@ mod tests {
         let names: Vec<_> =
             found.files.iter().map(|(path, _)| path.strip_prefix(&root).unwrap().to_owned()).collect();
         assert_eq!(names, ["second/a.h", "second/in/b.h", "second/in/c.h"].map(PathBuf::from));
-        assert_eq!((found.absent, found.all), (vec!["gone.h".to_owned()], true));
+        assert_eq!((found.absent, found.all), (BTreeSet::from(["gone.h".to_owned()]), true));
         // One that comes earlier is another.
         fs::write(first.join("a.h"), "#include WHAT\n").unwrap();
         let found = reached(source, &texts, &folders);

@@ -29,6 +29,7 @@ use wakeline_mapped::Context;
 
 pub use self::cache::{CACHE_DISK_BYTES_MAX, CACHE_MEMORY_BYTES_MAX, CacheConfig, CacheStats, KernelCache};
 pub use self::headers::HeaderPlaces;
+use self::headers::Reached;
 use self::key::Key;
 pub use self::nvrtc::{CompilerVersion, Nvrtc};
 use self::nvrtc::{Facts, NAMES};
@@ -118,7 +119,8 @@ impl Compiler {
 
     /// Compiles a source for devices of this architecture, or finds that it was.
     ///
-    /// Takes 50 ms and more where it compiles, and less than 1 ms where it was kept, beside what reading the headers takes.
+    /// Takes 50 ms and more where it compiles, and less than 1 ms where it was kept, beside what reading the headers takes. With a cache they are read twice
+    /// where it compiles: what was made while one of them changed is not kept.
     ///
     /// # Errors
     ///
@@ -171,17 +173,15 @@ impl Compiler {
         };
         let texts =
             options.texts(target, folders.iter().filter(|folder| folder.is_dir()).map(PathBuf::as_path))?;
-        let reached = headers::reached(source, options.headers(), &folders);
-        let job = job(source, options, &texts, target);
-        let key = match &self.cache {
-            Some(_) if reached.all => Some(Key::of(facts, &job, &reached)),
-            Some(cache) => {
-                cache.unkept();
-                None
-            }
-            None => None,
+        let Some(cache) = &self.cache else {
+            return Ok(Work { target, texts, folders, reached: Reached::default(), key: None });
         };
-        Ok(Work { target, texts, folders, key })
+        let reached = headers::reached(source, options.headers(), &folders);
+        let key = reached.all.then(|| Key::of(facts, &job(source, options, &texts, target), &reached));
+        if key.is_none() {
+            cache.unkept();
+        }
+        Ok(Work { target, texts, folders, reached, key })
     }
 
     fn make(
@@ -191,7 +191,7 @@ impl Compiler {
         options: &CompileOptions,
         work: Work,
     ) -> Result<Arc<Compiled>, Error> {
-        let Work { target, texts, folders, key } = work;
+        let Work { target, texts, folders, reached, key } = work;
         let output = compile(nvrtc, &job(source, options, &texts, target))
             .map_err(|error| with_folders(error, options.shown_name(), &folders))?;
         let code = if target.is_machine_code() {
@@ -205,7 +205,12 @@ impl Compiler {
         })?;
         let compiled = Arc::new(Compiled { code, names: output.names, log: output.log });
         if let (Some(cache), Some(key)) = (&self.cache, key) {
-            cache.put(&key, &compiled);
+            // The compiler read the headers after they were hashed.
+            if headers::reached(source, options.headers(), &folders) == reached {
+                cache.put(&key, &compiled);
+            } else {
+                cache.unkept();
+            }
         }
         Ok(compiled)
     }
@@ -225,6 +230,8 @@ struct Work {
     texts: Vec<String>,
     /// Where its headers are looked for.
     folders: Vec<PathBuf>,
+    /// What the key is of.
+    reached: Reached,
     /// `None` where nothing is kept.
     key: Option<Key>,
 }

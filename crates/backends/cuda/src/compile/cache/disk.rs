@@ -6,10 +6,11 @@
 //! .<process>-<number>.tmp  one that is being written, or was when its process ended
 //! ```
 //!
-//! When a file was changed last is when it was used last. Nothing is locked: who reads a file that is deleted meanwhile has read it.
+//! Files of other names are left alone. When a file was changed last is when it was used last.
+//! Nothing is locked: who reads a file that is deleted meanwhile has read it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -72,17 +73,26 @@ impl Disk {
     }
 
     pub(super) fn read(&self, file: &str) -> io::Result<Found> {
-        let mut file = match File::open(self.folder.join(file)) {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            // Of a pipe the opening waits for somebody who writes.
+            options.custom_flags(libc::O_NONBLOCK);
+        }
+        let file = match options.open(self.folder.join(file)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
             Err(error) => return Err(error),
         };
-        let len = file.metadata()?.len();
-        if len > FILE_BYTES_MAX {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
             return Ok(Found::Corrupt);
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
-        file.read_to_end(&mut bytes)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
+        // It may grow meanwhile; then it is not whole.
+        (&file).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
         let Some(payload) = opened(&bytes) else { return Ok(Found::Corrupt) };
         // Where the folder is another user's, it is not told; it then goes by when it was written.
         let _ = file.set_modified(SystemTime::now());
@@ -145,13 +155,12 @@ impl Disk {
                 continue;
             };
             let (path, used) = (entry.path(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            match extension {
-                Some("kernel" | "compiler") => {
+            match entry.file_name().to_str().and_then(Name::of) {
+                Some(Name::Entry) => {
                     total += metadata.len();
                     files.push((used, metadata.len(), path));
                 }
-                Some("tmp")
+                Some(Name::Begun)
                     if now.duration_since(used).is_ok_and(|age| age > Duration::from_secs(WRITING_S_MAX)) =>
                 {
                     let _ = fs::remove_file(path);
@@ -174,6 +183,31 @@ impl Disk {
             total = total.saturating_sub(len);
         }
         Ok(evicted)
+    }
+}
+
+/// What a file is by its name, as `Key` and `begin` make them. One of another name is not ours to delete.
+enum Name {
+    Entry,
+    /// One that is being written.
+    Begun,
+}
+
+impl Name {
+    fn of(name: &str) -> Option<Self> {
+        let (name, kind) = name.rsplit_once('.')?;
+        let number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        match kind {
+            "kernel" | "compiler" => {
+                let digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+                (name.len() == 2 * HASH_BYTES && name.bytes().all(digit)).then_some(Self::Entry)
+            }
+            "tmp" => {
+                let (process, count) = name.strip_prefix('.')?.split_once('-')?;
+                (number(process) && number(count)).then_some(Self::Begun)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -90,7 +90,7 @@ pub struct CacheStats {
     pub disk_hits: u64,
     /// Found nowhere, and compiled.
     pub misses: u64,
-    /// Compiled without a look, since not all of what they were made from can be known: a header's name that a macro makes.
+    /// Compiled and not kept, since not all of what they were made from can be known: a header's name that a macro makes, a header that changed meanwhile.
     pub unkept: u64,
     /// Files that were cut or changed: deleted, and compiled again.
     pub corrupt: u64,

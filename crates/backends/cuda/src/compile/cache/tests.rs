@@ -116,6 +116,81 @@ fn what_a_process_left_half_written_goes_when_it_is_old() {
 }
 
 #[test]
+fn files_of_other_names_are_left_alone() {
+    let folder = folder("others");
+    let (name, half) = (key(9).file(), &key(9).file()[..32]);
+    let others = [
+        "thesis.tmp".to_owned(),
+        ".thesis-1.tmp".to_owned(),
+        ".1-.tmp".to_owned(),
+        "1-1.tmp".to_owned(),
+        ".1-1-1.tmp".to_owned(),
+        "results.kernel".to_owned(),
+        "nvcc.compiler".to_owned(),
+        format!("{half}.kernel"),
+        format!("0{name}"),
+        name.to_uppercase().replace("KERNEL", "kernel").replacen('0', "F", 1),
+        name.replacen('0', "g", 1),
+        format!("{name}.bak"),
+    ];
+    let old = SystemTime::now() - Duration::from_secs(7_200);
+    for other in &others {
+        fs::write(folder.join(other), vec![1; 4_096]).unwrap();
+        fs::File::options().write(true).open(folder.join(other)).unwrap().set_modified(old).unwrap();
+    }
+    let config =
+        CacheConfig { folder: Some(folder.clone()), disk_bytes_max: 4_000, ..CacheConfig::default() };
+    let cache = KernelCache::with(config).unwrap();
+    // They take no room, so that one entry is deleted for another and they are not.
+    for (number, evicted) in [(1, 0), (2, 0), (3, 1)] {
+        cache.put(&key(number), &compiled(1_500));
+        assert_eq!((cache.stats().evicted, cache.stats().failed), (evicted, 0), "{number}");
+    }
+    for other in &others {
+        assert!(folder.join(other).exists(), "{other}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// To open or to read some of them might never end, so a thread does it that the test need not wait for.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_entry_that_is_no_file_is_none_and_is_written_anew() {
+    use std::os::unix::fs::symlink;
+    type Make = fn(&Path);
+    let pipe: Make =
+        |path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    // What it is, how it is made, how often it is counted as corrupt, and how many calls about it fail.
+    let kinds: [(&str, Make, u64, u64); 6] = [
+        ("pipe", pipe, 1, 0),
+        ("endless", |path| symlink("/dev/zero", path).unwrap(), 1, 0),
+        ("empty", |path| symlink("/dev/null", path).unwrap(), 1, 0),
+        ("nowhere", |path| symlink("/no/where", path).unwrap(), 0, 0),
+        ("circle", |path| symlink(path, path).unwrap(), 0, 1),
+        ("folder", |path| fs::create_dir(path).unwrap(), 1, 2),
+    ];
+    for (kind, make, corrupt, failed) in kinds {
+        let folder = folder(kind);
+        let path = folder.join(key(1).file());
+        make(&path);
+        let (send, receive) = std::sync::mpsc::channel();
+        let cache = at(&folder);
+        let looking = cache.clone();
+        std::thread::spawn(move || {
+            let found = looking.get(&key(1));
+            looking.put(&key(1), &compiled(100));
+            send.send(found)
+        });
+        let found = receive.recv_timeout(Duration::from_secs(20));
+        assert_eq!(found, Ok(None), "{kind}");
+        assert_eq!((cache.stats().corrupt, cache.stats().failed), (corrupt, failed), "{kind}");
+        let another = at(&folder).get(&key(1));
+        assert_eq!(another, (kind != "folder").then(|| compiled(100)), "{kind}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
 fn memory_keeps_what_was_used_last() {
     let mut memory = Memory::new(2_500);
     for number in 1..=2 {
