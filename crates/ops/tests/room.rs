@@ -253,3 +253,41 @@ fn a_large_operation_gets_its_turn_while_small_ones_keep_coming() {
     }
     rig.assert_clean();
 }
+
+/// Of all sizes, behind gates that nobody opens, in any order.
+#[test]
+fn those_who_wait_for_room_and_are_dropped_at_random_leave_nobody_waiting() {
+    for seed in 0..8_u64 {
+        let rig = Rig::new();
+        let single = rig.runtime.scheduled(&SingleStream);
+        let mut drawn = seed * 31 + 7;
+        let mut next = move || {
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(drawn >> 33).unwrap()
+        };
+        let mut futures = Vec::new();
+        for n in 0..300 {
+            let size = [1, 2, 10, 100, 448, 895, 896, 2_000][next() % 8];
+            let op = if n % 50 == 49 {
+                let (handle, opened) = gate::<SimDevice>(Nanos::from_millis(3)).unwrap();
+                std::mem::forget(handle);
+                opened.boxed()
+            } else {
+                all((0..size).map(|_| Busy(US, ()))).map(drop).boxed()
+            };
+            let mut future = op.on(&single);
+            let over = poll_once(&mut future).is_ready();
+            if !over && !next().is_multiple_of(5) {
+                futures.push(future);
+            }
+        }
+        while !futures.is_empty() {
+            let future = futures.swap_remove(next() % futures.len());
+            if !next().is_multiple_of(3) {
+                // `GateTimedOut`, `QueueFull`, or none.
+                let _ = rig.watcher.run(future).unwrap();
+            }
+        }
+        rig.assert_clean();
+    }
+}
