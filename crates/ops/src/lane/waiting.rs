@@ -7,10 +7,11 @@
 //! A future may be forgotten while it waits. So a hold also is over by itself, and all are woken that wait,
 //!
 //! - after [`HOLD_ENDS`] ends: more than there can be in flight when it begins, so only where threads that wait on the spot, which are never refused, keep the stream busy;
-//! - after [`HOLD_LOOKS`] looks of others while nothing is in flight. No end would wake those, so they wake themselves: about 0.1 us for each look, 0.1 ms in all,
-//!   which is longer than a thread that was woken takes until it looks.
+//! - after [`HOLD_LOOKS`] looks of others while nothing is in flight. No end would wake those, so each wakes itself: so many polls in all, in which a task that
+//!   was woken on another thread is expected to look.
 //!
-//! After that no room is held for [`HOLD_ENDS`] ends. Who forgets a large future so costs others that once; only a poll has room held, so it does not again.
+//! After that no room is held for [`HOLD_ENDS`] ends. Who forgets a large future costs others that once: only a poll has room held, and there is none any more. One that is
+//! still polled but slow has to wait for as long as it would if no room were ever held.
 
 use core::num::NonZeroU64;
 use core::task::Waker;
