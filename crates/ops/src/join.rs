@@ -21,7 +21,7 @@ impl<D: Device> Runtime<D> {
     ///
     /// Ends with the first error that it meets: what was not submitted by then never is; what was goes on, and keeps what it touches. The same where it is dropped.
     /// The iterator is asked for an operation only when that can be submitted. Each time that one of them ends, it polls those in flight;
-    /// costs an allocation for those, and one for the outputs.
+    /// costs an allocation for those, and one for the outputs, which grow beyond [`JOIN_MAX`].
     ///
     /// ```
     /// use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
@@ -44,7 +44,8 @@ impl<D: Device> Runtime<D> {
         I: IntoIterator<Item: IntoDeviceOp<D>>,
     {
         let ops = ops.into_iter();
-        let (outputs, flying) = (Vec::with_capacity(ops.size_hint().0), Vec::new());
+        // How many an iterator says there are at least is not to be relied on: of one without an end that is `usize::MAX`.
+        let (outputs, flying) = (Vec::with_capacity(ops.size_hint().0.min(JOIN_MAX)), Vec::new());
         JoinAll { runtime: self.clone(), at_a_time, ops: Some(ops), flying, outputs, over: false }
     }
 }

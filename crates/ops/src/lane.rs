@@ -21,13 +21,9 @@
 //! a kind, take no time as far as is known; streams that slow each other down are each as slow as they were before.
 
 use core::mem::ManuallyDrop;
-use core::num::NonZeroU64;
 use core::sync::atomic::AtomicU64;
-use core::task::{Context, Poll, Waker};
-use std::collections::VecDeque;
+use core::task::{Context, Poll};
 use std::sync::Arc;
-
-use smallvec::SmallVec;
 
 use wakeline_core::{Instant, Nanos};
 
@@ -36,6 +32,11 @@ use crate::lock;
 use crate::panics::survive;
 use crate::stream::ENTRIES_MAX;
 use crate::sync::{AtomicU64 as SyncU64, Lock, Ordering};
+
+mod waiting;
+
+pub(crate) use waiting::Turn;
+use waiting::{Waiting, Woken};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -52,9 +53,6 @@ const QUICKENS: u64 = 4;
 /// The most work that counts as in front: an hour, so that products stay within 64 bits.
 const BACKLOG_NS_MAX: u64 = 3_600_000_000_000;
 
-/// How many of those who wait for a place are woken for one.
-const WOKEN_PER_PLACE: usize = 2;
-
 /// What one place counts in what is taken; below that count the entries.
 pub(crate) const FLIGHT: u64 = 1 << 32;
 
@@ -64,12 +62,15 @@ pub(crate) const OTHERS: u64 = 1 << 63;
 /// Somebody waits for a place.
 const WAITS: u64 = 1 << 63;
 
+/// Room is held for one of those. Counts as more entries than there are, so that who asks for a place sees no room, and need not look for it.
+const HELD: u64 = 1 << 31;
+
 /// What all flights of a stream share.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// How many entries of the queue there are, of which each place takes two at least.
     entries: u64,
-    /// How many places, each a [`FLIGHT`], and entries are taken; with [`WAITS`] where somebody waits for some.
+    /// How many places, each a [`FLIGHT`], and entries are taken; with [`WAITS`] where somebody waits for some, and [`HELD`].
     taken: SyncU64,
     /// Who waits for one.
     waiting: Lock<Waiting>,
@@ -89,40 +90,6 @@ pub(crate) struct Lane {
     rate: AtomicU64,
     /// Until when branches of operations of other streams are expected here at most.
     branches_until: AtomicU64,
-}
-
-/// Who waits for a place, those first who have waited longest.
-#[derive(Debug, Default)]
-struct Waiting {
-    wakers: VecDeque<(Turn, Waker)>,
-    turns: u64,
-}
-
-/// Where somebody stands among those who wait.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Turn(NonZeroU64);
-
-impl Waiting {
-    fn place(&self, turn: Turn) -> Option<usize> {
-        self.wakers.binary_search_by_key(&turn, |(its, _)| *its).ok()
-    }
-
-    fn get_mut(&mut self, turn: Turn) -> Option<&mut Waker> {
-        let place = self.place(turn)?;
-        self.wakers.get_mut(place).map(|(_, waker)| waker)
-    }
-
-    fn remove(&mut self, turn: Turn) -> Option<Waker> {
-        let place = self.place(turn)?;
-        self.wakers.remove(place).map(|(_, waker)| waker)
-    }
-
-    fn push(&mut self, waker: Waker) -> Turn {
-        let turn = Turn(NonZeroU64::MIN.saturating_add(self.turns));
-        self.turns += 1;
-        self.wakers.push_back((turn, waker));
-        turn
-    }
 }
 
 /// A place among what is in flight. Given back when it is dropped, which wakes who waits for one.
@@ -226,12 +193,9 @@ impl Lane {
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
 
-    /// So many entries more for one who has a place, where there is room.
+    /// So many entries more for one who has a place, where there is room, held or not.
     pub(crate) fn take_more(&self, entries: u32) -> bool {
-        let more = |taken| {
-            let after = (taken & (FLIGHT - 1)) + u64::from(entries);
-            (after <= self.entries).then_some(taken + u64::from(entries))
-        };
+        let more = |taken| self.has_room(taken & !HELD, entries).then_some(taken + u64::from(entries));
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
@@ -242,7 +206,10 @@ impl Lane {
 
     /// How many entries are taken, and how many there are.
     pub(crate) fn entries(&self) -> (u64, u32) {
-        (self.taken.load(Ordering::Relaxed) & (FLIGHT - 1), u32::try_from(self.entries).unwrap_or(u32::MAX))
+        (
+            self.taken.load(Ordering::Relaxed) & (FLIGHT - 1) & !HELD,
+            u32::try_from(self.entries).unwrap_or(u32::MAX),
+        )
     }
 
     /// Waits, unless there is room after all.
@@ -250,54 +217,78 @@ impl Lane {
     fn wait_for_one(&self, entries: u32, turn: &mut Option<Turn>, context: &Context<'_>) -> bool {
         // Cloned and dropped without the lock: a waker is somebody else's code.
         let mut waker = Some(context.waker().clone());
-        let mut old = None;
+        let (mut old, mut woken, mut looks_again) = (None, Woken::new(), false);
         let admitted = {
             let mut waiting = self.waiting.lock();
-            // One number says what is taken and whether somebody waits: who gives some back either comes before, or sees that.
-            let change = |taken| {
-                let more = taken + FLIGHT + u64::from(entries);
-                Some(if self.has_room(taken, entries) { more } else { taken | WAITS })
-            };
-            let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
-            let admitted = before.is_ok_and(|taken| self.has_room(taken, entries));
-            if admitted {
-                old = turn.take().and_then(|turn| waiting.remove(turn));
-                self.nobody_waits(&waiting);
-            } else if let Some(place) = turn.and_then(|turn| waiting.get_mut(turn)) {
-                if !place.will_wake(context.waker()) {
-                    old = waker.take().map(|waker| core::mem::replace(place, waker));
-                }
-            } else {
-                *turn = waker.take().map(|waker| waiting.push(waker));
+            let mut admitted = self.enter_or_wait(&waiting, entries, *turn);
+            let mut hold_is_over = false;
+            if !admitted && !waiting.may_enter(*turn) && self.in_flight() == 0 {
+                // Nothing that ends would wake it.
+                looks_again = true;
+                hold_is_over = waiting.look();
+                admitted = hold_is_over && self.enter_or_wait(&waiting, entries, *turn);
             }
+            if admitted && let Some(turn) = turn.take() {
+                let (left, was_held) = waiting.remove(turn);
+                old = left;
+                hold_is_over |= was_held;
+            }
+            if hold_is_over {
+                woken = waiting.all();
+            }
+            if !admitted {
+                old = waker.take().and_then(|waker| waiting.wait(turn, waker));
+                waiting.hold_for(*turn, entries);
+            }
+            self.note(&waiting);
             admitted
         };
         drop((waker, old));
+        wake(woken);
+        if looks_again && !admitted {
+            survive(|| lock::released(|| context.waker().wake_by_ref()));
+        }
         admitted
+    }
+
+    /// Takes a place, under the lock, or notes that somebody waits for one.
+    fn enter_or_wait(&self, waiting: &Waiting, entries: u32, turn: Option<Turn>) -> bool {
+        let has_room = |taken| waiting.may_enter(turn) && self.has_room(taken & !HELD, entries);
+        // One number says what is taken and whether somebody waits: who gives some back either comes before, or sees that.
+        let change =
+            |taken| Some(if has_room(taken) { taken + FLIGHT + u64::from(entries) } else { taken | WAITS });
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok_and(has_room)
     }
 
     /// Whoever waits there does so no longer. Where it has been woken and has not looked since, another is in its place.
     #[cold]
     pub(crate) fn leave(&self, turn: &mut Option<Turn>) {
         let Some(turn) = turn.take() else { return };
-        let (left, was_woken) = {
+        let (left, was_woken, woken) = {
             let mut waiting = self.waiting.lock();
-            let left = waiting.remove(turn);
-            self.nobody_waits(&waiting);
-            let was_woken = left.is_none() && !waiting.wakers.is_empty();
-            (left, was_woken)
+            let (left, was_held) = waiting.remove(turn);
+            let woken = if was_held { waiting.all() } else { Woken::new() };
+            self.note(&waiting);
+            let was_woken = left.is_none() && !waiting.is_empty();
+            (left, was_woken, woken)
         };
         // Somebody else's, without the lock.
         survive(|| drop(left));
+        wake(woken);
         if was_woken {
             self.wake_some(false);
         }
     }
 
-    /// Notes it, under the lock, where that is so.
-    fn nobody_waits(&self, waiting: &Waiting) {
-        if waiting.wakers.is_empty() {
-            self.taken.fetch_and(!WAITS, Ordering::AcqRel);
+    /// Notes, under the lock, whether nobody waits and whether room is held.
+    fn note(&self, waiting: &Waiting) {
+        if waiting.is_held() {
+            self.taken.fetch_or(HELD, Ordering::AcqRel);
+        }
+        let none = if waiting.is_empty() { WAITS } else { 0 };
+        let not_held = if waiting.is_held() { 0 } else { HELD };
+        if none | not_held != 0 {
+            self.taken.fetch_and(!(none | not_held), Ordering::AcqRel);
         }
     }
 
@@ -373,21 +364,17 @@ impl Lane {
         self.branches_until.fetch_max(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Wakes those who have waited longest, [`WOKEN_PER_PLACE`] of them, since one may have been dropped; `all` where nothing is in flight any more, whose end would wake
-    /// the next: one that is woken and never polled again must not keep the others waiting.
+    /// Wakes those whose turn it is since there may be room; `all` where nothing is in flight any more.
     #[cold]
     fn wake_some(&self, all: bool) {
-        let woken: SmallVec<[Waker; WOKEN_PER_PLACE]> = {
+        let woken = {
             let mut waiting = self.waiting.lock();
-            let wakers = &mut waiting.wakers;
-            let count = if all { wakers.len() } else { wakers.len().min(WOKEN_PER_PLACE) };
-            let woken = wakers.drain(..count).map(|(_, waker)| waker).collect();
-            self.nobody_waits(&waiting);
+            let taken = self.taken.load(Ordering::Acquire) & !HELD;
+            let woken = waiting.end(all, |entries| self.has_room(taken, entries));
+            self.note(&waiting);
             woken
         };
-        for waker in woken {
-            lock::wake(waker);
-        }
+        wake(woken);
     }
 
     /// One more is submitted, which takes `service` where that is known. It has its place by now.
@@ -476,6 +463,13 @@ impl Lane {
         self.rate.store(changed, Ordering::Relaxed);
         end
     }
+}
+
+/// Under no lock of the lane's.
+fn wake(woken: Woken) {
+    woken.into_iter().for_each(|waker| {
+        lock::wake(waker);
+    });
 }
 
 /// How much work is between; none where another thread has seen the end of later work meanwhile.

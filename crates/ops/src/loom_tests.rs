@@ -195,3 +195,26 @@ fn loom_who_waits_for_a_place_gets_it_or_is_woken_when_one_is_given_back() {
         assert!(lane.admit(1, &mut turn, &Context::from_waker(&waker)).is_ready());
     });
 }
+
+#[test]
+fn loom_whom_room_is_held_for_gets_it_or_is_woken_and_so_are_those_behind_it() {
+    loom::model(|| {
+        let lane = Lane::of(20);
+        let last = lane.admit_anyway(1);
+        let thread = thread::spawn(move || drop(last));
+        let ((large, large_waker), (small, small_waker)) = (task(), task());
+        let (mut turn, mut behind) = (None, None);
+        let place = lane.admit(20, &mut turn, &Context::from_waker(&large_waker));
+        let other = lane.admit(1, &mut behind, &Context::from_waker(&small_waker));
+        thread.join().unwrap();
+        if place.is_pending() {
+            assert!(other.is_pending(), "room is held");
+            assert_eq!(large.0.load(Ordering::SeqCst), 1);
+            assert!(lane.admit(20, &mut turn, &Context::from_waker(&large_waker)).is_ready());
+        }
+        drop(place);
+        assert!(other.is_ready() || small.0.load(Ordering::SeqCst) > 0);
+        drop(other);
+        assert!(lane.admit(1, &mut behind, &Context::from_waker(&small_waker)).is_ready());
+    });
+}

@@ -13,7 +13,8 @@ use crate::port::{Device, Priority};
 use crate::runtime::Core;
 
 /// How many entries of a stream's queue the submissions in flight there have at most, by what they have enqueued and, of one that is still to be submitted, by
-/// what is known of that ([`DeviceOp::entries`](crate::DeviceOp::entries)); further ones wait for room, as futures.
+/// what is known of that ([`DeviceOp::entries`](crate::DeviceOp::entries)); further ones wait for room, as futures. Room is kept for one that takes
+/// many until it has its turn, or for a bounded time where it is no longer polled.
 ///
 /// A device's own queue takes about 1,000 (NVIDIA's), beyond which the call that enqueues blocks its thread until there is room, which is for as long as a gate is
 /// closed. What is left is for what nobody counts beforehand: a last event, the store behind a submission that was refused room half way.

@@ -427,3 +427,18 @@ fn join_all_has_as_many_in_flight_as_it_is_told_and_ends_with_the_first_error() 
     assert_eq!(none.to_string(), "at_a_time is 0, but must be from 1 to 1024");
     rig.assert_clean();
 }
+
+#[test]
+fn join_all_of_what_has_no_end_goes_on_until_an_error() {
+    let rig = Rig::new();
+    let ops = (0_usize..).map(|n| {
+        with_context(
+            move |_: &mut Submission<SimDevice>| {
+                if n < 5 { Ok(value(n)) } else { Err(Error::new(ErrorCode::Timeout, [&n, &0, &0])) }
+            },
+        )
+    });
+    let error = rig.run(rig.runtime.join_all(ops, 2)).unwrap_err();
+    assert_eq!((error.code(), &error.args()[0][..]), (ErrorCode::Timeout, "5"));
+    rig.assert_clean();
+}

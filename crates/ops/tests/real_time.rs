@@ -6,12 +6,13 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use common::poll_once;
 use wakeline_core::{ErrorCode, Nanos};
-use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, gate};
+use wakeline_ops::{DeviceOp, ENTRIES_MAX, Runtime, SingleStream, StreamPoolRoundRobin, all, gate};
 use wakeline_sim::{RealTime, SimConfig, SimDevice};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher, block_on};
 use wakeline_tensor::Tensor;
@@ -199,5 +200,44 @@ fn draining_beside_ends_on_other_threads_misses_none_of_them() {
     assert_eq!((runtime.counts().in_flight(), runtime.counts().leaked), (0, 0));
     watcher.close(Watcher::CLOSE).unwrap();
     drop((runtime, device));
+    thread.stop().unwrap();
+}
+
+/// Two threads have one of their own in flight all the while.
+#[test]
+fn a_large_operation_gets_its_turn_while_threads_keep_submitting_small_ones() {
+    let Rig { device, thread, watcher, runtime } = rig(0);
+    let single = runtime.scheduled(&SingleStream);
+    let small = || Tensor::full(64, 1_u8).on(&single);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let submit = || {
+            let (mut first, mut second) = (small(), small());
+            while !stop.load(Ordering::Relaxed) {
+                if poll_once(&mut second).is_ready() {
+                    second = small();
+                }
+                block_on(first).unwrap();
+                (first, second) = (second, small());
+            }
+        };
+        scope.spawn(submit);
+        scope.spawn(submit);
+        until("they have begun", || runtime.counts().begun > 100);
+        let large = all((0..ENTRIES_MAX as usize).map(|_| Tensor::full(4, 1_u8))).on(&single);
+        let large = scope.spawn(move || block_on(large).map(drop));
+        let start = Instant::now();
+        while !large.is_finished() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let had_its_turn = large.is_finished();
+        stop.store(true, Ordering::Relaxed);
+        large.join().unwrap().unwrap();
+        assert!(had_its_turn, "it had no turn in 10 s");
+    });
+    until("all land", || runtime.counts().in_flight() == 0);
+    assert_eq!((device.misuses(), runtime.counts().leaked), (vec![], 0));
+    watcher.close(Watcher::CLOSE).unwrap();
+    drop((single, runtime));
     thread.stop().unwrap();
 }

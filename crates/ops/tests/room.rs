@@ -6,6 +6,7 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -210,4 +211,83 @@ fn what_is_enqueued_by_hand_counts_by_what_it_asks_for() {
     assert_eq!(code, ErrorCode::QueueFull);
     assert!((850..ENTRIES_MAX as usize).contains(&enqueued), "{enqueued}");
     rig.assert_clean();
+}
+
+/// Others that come later are not let by for ever.
+#[test]
+fn a_large_operation_gets_its_turn_while_small_ones_keep_coming() {
+    let rig = Rig::new();
+    let single = rig.runtime.scheduled(&SingleStream);
+    let mut small: VecDeque<_> = (0..3).map(|_| Busy(US, ()).on(&single)).collect();
+    for future in &mut small {
+        assert!(poll_once(future).is_pending());
+    }
+    let counter = Arc::new(Woken(AtomicUsize::new(1)));
+    let waker = Waker::from(Arc::clone(&counter));
+    let mut large = all((0..ENTRIES_MAX as usize).map(|_| Busy(US, ()))).in_one_stream().on(&single);
+    let begun = rig.runtime.counts().begun;
+    let mut rounds = 0;
+    // The oldest of the small ones ends, and another one comes.
+    loop {
+        if counter.0.swap(0, Ordering::Relaxed) > 0 {
+            let before = rig.runtime.counts().begun;
+            let is_over = Pin::new(&mut large).poll(&mut Context::from_waker(&waker)).is_ready();
+            if is_over || rig.runtime.counts().begun > before {
+                break;
+            }
+        }
+        let mut next = Busy(US, ()).on(&single);
+        assert!(poll_once(&mut next).is_pending());
+        small.push_back(next);
+        rig.run(small.pop_front().unwrap()).unwrap();
+        rounds += 1;
+        assert!(
+            rounds <= 3,
+            "what was in flight has ended, {} more have begun",
+            rig.runtime.counts().begun - begun
+        );
+    }
+    rig.run(large).unwrap();
+    for future in small {
+        rig.run(future).unwrap();
+    }
+    rig.assert_clean();
+}
+
+/// Of all sizes, behind gates that nobody opens, in any order.
+#[test]
+fn those_who_wait_for_room_and_are_dropped_at_random_leave_nobody_waiting() {
+    for seed in 0..8_u64 {
+        let rig = Rig::new();
+        let single = rig.runtime.scheduled(&SingleStream);
+        let mut drawn = seed * 31 + 7;
+        let mut next = move || {
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(drawn >> 33).unwrap()
+        };
+        let mut futures = Vec::new();
+        for n in 0..300 {
+            let size = [1, 2, 10, 100, 448, 895, 896, 2_000][next() % 8];
+            let op = if n % 50 == 49 {
+                let (handle, opened) = gate::<SimDevice>(Nanos::from_millis(3)).unwrap();
+                std::mem::forget(handle);
+                opened.boxed()
+            } else {
+                all((0..size).map(|_| Busy(US, ()))).map(drop).boxed()
+            };
+            let mut future = op.on(&single);
+            let over = poll_once(&mut future).is_ready();
+            if !over && !next().is_multiple_of(5) {
+                futures.push(future);
+            }
+        }
+        while !futures.is_empty() {
+            let future = futures.swap_remove(next() % futures.len());
+            if !next().is_multiple_of(3) {
+                // `GateTimedOut`, `QueueFull`, or none.
+                let _ = rig.watcher.run(future).unwrap();
+            }
+        }
+        rig.assert_clean();
+    }
 }

@@ -50,7 +50,8 @@ impl<T: Number, D: Memory> Tensor<T, D> {
 }
 
 impl<T: Float, D: Memory> Tensor<T, D> {
-    /// So many numbers from `start` to `end`, both included, equally far apart: of one number that is `start`. Computed in `f64`, each by itself, and rounded once.
+    /// So many numbers from `start` to `end`, both included, equally far apart: of one number that is `start`. Computed in `f64`, each by itself, and rounded once;
+    /// both ends are exact, infinite ones too.
     ///
     /// ```
     /// use wakeline_ops::{DeviceOp, Runtime, SingleStream};
@@ -68,8 +69,12 @@ impl<T: Float, D: Memory> Tensor<T, D> {
             for (index, room) in (first..).zip(room) {
                 #[allow(clippy::cast_precision_loss)]
                 let part = index as f64 / last as f64;
-                // Exact at both ends.
-                *room = T::nearest(start * (1.0 - part) + end * part);
+                // Not computed at the ends: an infinite one times 0 is no number.
+                *room = T::nearest(match index {
+                    0 => start,
+                    _ if index == last => end,
+                    _ => start * (1.0 - part) + end * part,
+                });
             }
             Ok(())
         })

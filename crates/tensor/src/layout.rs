@@ -91,7 +91,8 @@ impl Layout {
         let mut sliced = self.clone();
         let left = (end - start).div_ceil(step);
         sliced.dims.set(axis, left);
-        if left == 0 {
+        if self.count == 0 || left == 0 {
+            // Of none there is no first one: the offset stays within the memory.
             sliced.count = 0;
             return Ok(sliced);
         }

@@ -115,6 +115,13 @@ fn a_line_begins_and_ends_where_it_is_said() {
     assert!(line.windows(2).all(|two| two[0] < two[1]));
     assert_eq!(back(&rig, Tensor::<f16, _>::linspace(2.0, 9.0, 1)), [f16::from_f32(2.0)]);
     assert_eq!(back(&rig, Tensor::<f32, _>::linspace(2.0, 9.0, 0)), []);
+    // Where the ends are infinite, or too far apart for their difference, too.
+    assert_eq!(back(&rig, Tensor::<f64, _>::linspace(3.5, f64::INFINITY, 1)), [3.5]);
+    let infinite = back(&rig, Tensor::<f64, _>::linspace(0.0, f64::INFINITY, 3));
+    assert_eq!(infinite, [0.0, f64::INFINITY, f64::INFINITY]);
+    assert_eq!(back(&rig, Tensor::<f64, _>::linspace(-f64::MAX, f64::MAX, 2)), [-f64::MAX, f64::MAX]);
+    let both = back(&rig, Tensor::<f32, _>::linspace(f64::NEG_INFINITY, f64::INFINITY, 2));
+    assert_eq!(both, [f32::NEG_INFINITY, f32::INFINITY]);
     rig.assert_clean();
 }
 

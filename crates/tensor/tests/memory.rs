@@ -117,6 +117,24 @@ fn zero_sized_tensors_do_everything_and_touch_nothing() {
     rig.assert_clean();
 }
 
+#[test]
+fn a_view_of_an_empty_tensor_lies_within_its_memory() {
+    let rig = Rig::new();
+    let none: Bytes = rig.run(Tensor::zeros([0, 100]).on(&rig.runtime)).unwrap();
+    let column = none.select(1, 99).unwrap();
+    assert_eq!(column.span().offset_bytes, 0, "of memory of {} bytes", column.storage().len_bytes());
+    assert_eq!(none.slice(1, 50..).unwrap().span().offset_bytes, 0);
+    rig.run(column.to_host().on(&rig.runtime)).unwrap();
+    drop((none, column));
+    // However long its other dimensions are.
+    let none: Bytes = rig.run(Tensor::zeros([0, usize::MAX, usize::MAX]).on(&rig.runtime)).unwrap();
+    let view = none.select(2, usize::MAX - 1).unwrap().select(1, usize::MAX - 1).unwrap();
+    assert_eq!((view.shape(), view.span().offset_bytes), (&[0][..], 0));
+    assert_eq!(rig.run(view.to_host().on(&rig.runtime)).unwrap(), []);
+    drop((none, view));
+    rig.assert_clean();
+}
+
 /// Memory that another library has, of which it wants to know when it is let go.
 struct Theirs {
     memory: SimMemory,

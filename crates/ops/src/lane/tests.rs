@@ -1,7 +1,8 @@
 //! What is in flight in a stream, and when it is expected to end.
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use super::*;
 
@@ -95,13 +96,6 @@ fn what_waits_at_a_gate_teaches_nothing_and_what_is_behind_it_is_counted_from_it
 /// A few are woken for each place, the first to come first, and all that are left once nothing is in flight that would wake them.
 #[test]
 fn few_are_woken_for_a_place_and_none_is_left_behind() {
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
     let lane = Lane::of(2);
     let places = [0; 2].map(|_| lane.admit_anyway(1));
     let tasks: Vec<_> = (0..100).map(|_| Arc::new(Woken::default())).collect();
@@ -121,6 +115,135 @@ fn few_are_woken_for_a_place_and_none_is_left_behind() {
     // Those two are never polled again.
     drop(second);
     assert!(woken().iter().all(|times| *times == 1), "{:?}", woken());
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Somebody who asks for so many entries.
+struct Asker {
+    entries: u32,
+    turn: Option<Turn>,
+    task: Arc<Woken>,
+}
+
+impl Asker {
+    fn new(entries: u32) -> Self {
+        Self { entries, turn: None, task: Arc::default() }
+    }
+
+    fn poll(&mut self, lane: &Arc<Lane>) -> Poll<Permit> {
+        let waker = Waker::from(Arc::clone(&self.task));
+        lane.admit(self.entries, &mut self.turn, &Context::from_waker(&waker))
+    }
+
+    /// How often it was woken since it was asked.
+    fn woken(&self) -> usize {
+        self.task.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+#[expect(clippy::panic, reason = "a test's")]
+fn admitted(poll: Poll<Permit>) -> Permit {
+    let Poll::Ready(permit) = poll else { panic!("it pends") };
+    permit
+}
+
+const ALL: u32 = 64;
+
+#[test]
+fn who_is_woken_and_finds_no_room_waits_where_it_was() {
+    let lane = Lane::of(2);
+    let [first, second] = [0; 2].map(|_| lane.admit_anyway(1));
+    let mut askers = [0; 5].map(|_| Asker::new(1));
+    assert!(askers.iter_mut().all(|asker| asker.poll(&lane).is_pending()));
+    drop(first);
+    assert_eq!(askers.each_ref().map(Asker::woken), [1, 1, 0, 0, 0]);
+    // Another is in its place by then.
+    let other = admitted(Asker::new(1).poll(&lane));
+    assert!(askers[0].poll(&lane).is_pending());
+    drop(second);
+    assert_eq!(askers.each_ref().map(Asker::woken), [1, 0, 1, 0, 0], "the first to come is the first again");
+    drop(other);
+}
+
+#[test]
+fn room_is_held_for_a_large_one_until_it_has_its_place_and_then_all_are_told() {
+    let lane = Lane::of(ALL);
+    let mut flying: VecDeque<_> = (0..3).map(|_| lane.admit_anyway(1)).collect();
+    let (mut large, mut small) = (Asker::new(ALL), Asker::new(1));
+    assert!(large.poll(&lane).is_pending());
+    assert!(small.poll(&lane).is_pending(), "there is room, which is held");
+    assert!(lane.take_more(1), "not from who has a place");
+    lane.give(1);
+    assert_eq!((lane.entries(), lane.in_flight()), ((3, ALL), 3));
+    for _ in 0..3 {
+        assert_eq!((large.woken(), small.woken()), (0, 0));
+        flying.pop_front();
+    }
+    // Who looks before it does is told to look again.
+    assert_eq!((large.woken(), small.woken()), (1, 1));
+    assert!(small.poll(&lane).is_pending());
+    assert_eq!(small.woken(), 1);
+    let place = admitted(large.poll(&lane));
+    assert_eq!(small.woken(), 1);
+    assert!(small.poll(&lane).is_pending(), "no room");
+    drop(place);
+    drop(admitted(small.poll(&lane)));
+    assert!(lane.is_alone() && lane.entries() == (0, ALL));
+}
+
+#[test]
+fn room_is_no_longer_held_for_a_large_one_that_leaves() {
+    let lane = Lane::of(ALL);
+    let flying = lane.admit_anyway(1);
+    let (mut large, mut small) = (Asker::new(ALL), Asker::new(1));
+    assert!(large.poll(&lane).is_pending() && small.poll(&lane).is_pending());
+    lane.leave(&mut large.turn);
+    assert_eq!((small.woken(), large.woken()), (1, 0));
+    drop(admitted(small.poll(&lane)));
+    drop(flying);
+    assert!(lane.take(ALL));
+}
+
+/// Neither by looks, where nothing is in flight, nor by ends where threads that wait on the spot keep the stream busy.
+#[test]
+fn a_large_one_that_is_forgotten_keeps_nobody_for_longer_than_it_is_said() {
+    let lane = Lane::of(ALL);
+    let flying = lane.admit_anyway(1);
+    let mut forgotten = Asker::new(ALL);
+    assert!(forgotten.poll(&lane).is_pending());
+    drop(flying);
+    let (mut small, mut looks) = (Asker::new(1), 1);
+    while small.poll(&lane).is_pending() {
+        assert_eq!(small.woken(), 1, "it looks again by itself");
+        looks += 1;
+    }
+    assert_eq!(looks, waiting::HOLD_LOOKS);
+    // Nor is room held again at once.
+    let (mut flying, mut ends) = (lane.admit_anyway(1), 0);
+    loop {
+        assert!(forgotten.poll(&lane).is_pending());
+        if small.poll(&lane).is_pending() {
+            break;
+        }
+        ends += 1;
+    }
+    assert_eq!((ends, small.woken()), (waiting::HOLD_ENDS, 0));
+    for _ in 0..waiting::HOLD_ENDS {
+        assert_eq!(small.woken(), 0);
+        // One is in flight all the while.
+        flying = lane.admit_anyway(1);
+    }
+    assert_eq!(small.woken(), 1);
+    drop(admitted(small.poll(&lane)));
+    drop(flying);
 }
 
 /// Two that ended long before anybody was told, and a third that was submitted then: the stream had nothing to do in between.
