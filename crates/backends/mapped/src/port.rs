@@ -88,16 +88,12 @@ impl<D: LineDriver> Port<D> {
             context.give_event(event);
             return Err(error);
         }
+        Ok(Self::of(stream, Some(event), None, false))
+    }
+
+    fn of(stream: &Stream<D>, event: Option<RawEvent>, word: Option<Word<D>>, by_callback: bool) -> Self {
         let (stream, blocked) = (stream.clone(), Duration::ZERO);
-        Ok(Self {
-            stream,
-            event: Some(event),
-            word: None,
-            answer: None,
-            by_callback: false,
-            overdue: None,
-            blocked,
-        })
+        Self { stream, event, word, answer: None, by_callback, overdue: None, blocked }
     }
 
     /// As [`new`](Self::new), armed: looks, binds and looks again once for both.
@@ -121,18 +117,8 @@ impl<D: LineDriver> Port<D> {
             stored => stored,
         };
         drop(bound);
-        let (stream, blocked, by_callback) =
-            (stream.clone(), Duration::ZERO, path == CompletionPath::Callback);
         match word {
-            Ok(word) => Ok(Self {
-                stream,
-                event: Some(event),
-                word,
-                answer: None,
-                by_callback,
-                overdue: None,
-                blocked,
-            }),
+            Ok(word) => Ok(Self::of(stream, Some(event), word, path == CompletionPath::Callback)),
             Err(error) => {
                 context.give_event(event);
                 Err(error)
@@ -150,16 +136,7 @@ impl<D: LineDriver> Port<D> {
             let bound = context.bind()?;
             shared.is_free()?;
             if let Some(word) = shared.store_bound(&bound, CompletionPath::Word)? {
-                let (stream, blocked) = (stream.clone(), Duration::ZERO);
-                return Ok(Self {
-                    stream,
-                    event: None,
-                    word: Some(word),
-                    answer: None,
-                    by_callback: false,
-                    overdue: None,
-                    blocked,
-                });
+                return Ok(Self::of(stream, None, Some(word), false));
             }
         }
         Self::armed(stream)

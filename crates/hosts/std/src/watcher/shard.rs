@@ -119,6 +119,8 @@ pub(super) struct Core {
     roused: Vec<u32>,
     sweep: Sweep,
     turns: u32,
+    /// The turn in which an end was rehearsed last.
+    rehearsed: u32,
     /// Who has left and still stands in the wheels, and their contexts.
     left: Vec<(u32, Option<usize>)>,
     /// Kept for their memory.
@@ -191,6 +193,7 @@ impl Shard {
             roused: Vec::new(),
             sweep: Sweep::new(),
             turns: 0,
+            rehearsed: 0,
             left: Vec::new(),
             reached: Vec::new(),
             due: Vec::new(),

@@ -70,8 +70,13 @@ impl Core {
             }
         }
         let next = entry.fly.see(now, seen);
-        if seen == Seen::Due && matches!(next, Next::Watch { .. }) && !entry.watched && entry.fly.trusted() {
-            // It has slept until here, and so has this thread.
+        if seen == Seen::Due
+            && matches!(next, Next::Watch { .. })
+            && !entry.watched
+            && entry.fly.trusted()
+            && core::mem::replace(&mut self.rehearsed, self.turns) != self.turns
+        {
+            // It has slept until here, and so has this thread. One for all that land at a time: what is fetched is most of it theirs too, and they would wait.
             entry.fly.rehearse(now);
         }
         self.follow(shard, number, now, next);
