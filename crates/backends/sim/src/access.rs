@@ -295,8 +295,7 @@ impl<T: TimeLine> SimStream<T> {
         rows: SimRows,
     ) -> Result<(), Error> {
         let (from, to) = (from.into(), to.into());
-        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), rows };
-        let (read, written) = (rows.end(from.offset, rows.from_pitch), rows.end(to.offset, rows.to_pitch));
+        let (job, read, written) = copy((from.memory.key, from.offset), (to.memory.key, to.offset), rows);
         let touches = [(from.memory, read, Touch::Read), (to.memory, written, Touch::Write)];
         self.job("copy", self.copy_length(), job, &touches, None)
     }
@@ -333,8 +332,7 @@ impl<T: TimeLine> SimStream<T> {
         T: 'a,
     {
         let (from, to) = (from.into(), to.into());
-        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), rows };
-        let (read, written) = (rows.end(from.offset, rows.from_pitch), rows.end(to.offset, rows.to_pitch));
+        let (job, read, written) = copy((from.memory.key, from.offset), (to.memory.key, to.offset), rows);
         let pinned = Some((from.memory, read, Touch::Read));
         self.job("upload", self.copy_length(), job, &[(to.memory, written, Touch::Write)], pinned)
     }
@@ -371,8 +369,7 @@ impl<T: TimeLine> SimStream<T> {
         T: 'a,
     {
         let (from, to) = (from.into(), to.into());
-        let job = Job::Copy { from: (from.memory.key, from.offset), to: (to.memory.key, to.offset), rows };
-        let (read, written) = (rows.end(from.offset, rows.from_pitch), rows.end(to.offset, rows.to_pitch));
+        let (job, read, written) = copy((from.memory.key, from.offset), (to.memory.key, to.offset), rows);
         let pinned = Some((to.memory, written, Touch::Write));
         self.job("download", self.copy_length(), job, &[(from.memory, read, Touch::Read)], pinned)
     }
@@ -492,4 +489,10 @@ impl<T: TimeLine> SimStream<T> {
             state.enqueue_job(name, self.key(), length, job, &touches)
         })
     }
+}
+
+/// A copy of rows between two places, and where what it reads and what it writes ends.
+fn copy(from: (Key, usize), to: (Key, usize), rows: SimRows) -> (Job, usize, usize) {
+    let (read, written) = (rows.end(from.1, rows.from_pitch), rows.end(to.1, rows.to_pitch));
+    (Job::Copy { from, to, rows }, read, written)
 }

@@ -147,48 +147,33 @@ tuples!(A1 P1 0, A2 P2 1, A3 P3 2, A4 P4 3, A5 P5 4, A6 P6 5, A7 P7 6, A8 P8 7, 
 /// What is given at submission.
 type Pending<X> = <<X as Giving>::Op as DeviceOp>::Pending;
 
-// What cannot be handed in is told as that, and not as what is no operation.
-#[diagnostic::do_not_recommend]
-impl<T, D, X> Arg<In<T>, D> for X
-where
-    T: Element,
-    D: Memory,
-    X: Giving<Device = D>,
-    X::Op: DeviceOp<Device = D, Output = Pending<X>, Pending: Reads<T, D>>,
-{
-    type Input = Reading<T, X::Op>;
-    type Stays = Nothing;
-    type Back = <Pending<X> as Reads<T, D>>::Kept;
+macro_rules! tensors {
+    ($($parameter:ident $input:ident $is:ident;)*) => {$(
+        // What cannot be handed in is told as that, and not as what is no operation.
+        #[diagnostic::do_not_recommend]
+        impl<T, D, X> Arg<$parameter<T>, D> for X
+        where
+            T: Element,
+            D: Memory,
+            X: Giving<Device = D>,
+            X::Op: DeviceOp<Device = D, Output = Pending<X>, Pending: $is<T, D>>,
+        {
+            type Input = $input<T, X::Op>;
+            type Stays = Nothing;
+            type Back = <Pending<X> as Reads<T, D>>::Kept;
 
-    fn part(self) -> (Self::Input, Nothing) {
-        (Reading::new(self.into_giving()), Nothing)
-    }
+            fn part(self) -> (Self::Input, Nothing) {
+                ($input::new(self.into_giving()), Nothing)
+            }
 
-    fn back(kept: Self::Back, _: Nothing) -> Self::Back {
-        kept
-    }
+            fn back(kept: Self::Back, _: Nothing) -> Self::Back {
+                kept
+            }
+        }
+    )*};
 }
 
-#[diagnostic::do_not_recommend]
-impl<T, D, X> Arg<Out<T>, D> for X
-where
-    T: Element,
-    D: Memory,
-    X: Giving<Device = D>,
-    X::Op: DeviceOp<Device = D, Output = Pending<X>, Pending: Writes<T, D>>,
-{
-    type Input = Writing<T, X::Op>;
-    type Stays = Nothing;
-    type Back = <Pending<X> as Reads<T, D>>::Kept;
-
-    fn part(self) -> (Self::Input, Nothing) {
-        (Writing::new(self.into_giving()), Nothing)
-    }
-
-    fn back(kept: Self::Back, _: Nothing) -> Self::Back {
-        kept
-    }
-}
+tensors! { In Reading Reads; Out Writing Writes; }
 
 #[diagnostic::do_not_recommend]
 impl<T, D, X> Arg<By<T>, D> for X

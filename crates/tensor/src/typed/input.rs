@@ -118,6 +118,40 @@ inputs! {
     Passing
 }
 
+/// What an input says of its operation.
+macro_rules! waits {
+    () => {
+        fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+            self.op.poll_ready(context)
+        }
+
+        fn entries(&self) -> u32 {
+            self.op.entries()
+        }
+    };
+}
+
+/// What an input that is a tensor does, whether it is written or not.
+macro_rules! of_a_tensor {
+    ($device:ident) => {
+        fn execute(self, submission: &mut Submission<$device>) -> Result<Self::Pending, Error> {
+            let pending = self.op.execute(submission)?;
+            pending.plain()?;
+            Ok(pending)
+        }
+
+        fn seen(pending: &Self::Pending) -> Extent<'_> {
+            pending.extent()
+        }
+
+        fn keep(pending: Self::Pending) -> Self::Kept {
+            pending.keep()
+        }
+
+        waits!();
+    };
+}
+
 impl<T, D, O> Input<D> for Reading<T, O>
 where
     T: Element,
@@ -128,30 +162,9 @@ where
     type Pending = <O as DeviceOp>::Pending;
     type Kept = <<O as DeviceOp>::Pending as Reads<T, D>>::Kept;
 
-    fn execute(self, submission: &mut Submission<D>) -> Result<Self::Pending, Error> {
-        let pending = self.op.execute(submission)?;
-        pending.plain()?;
-        Ok(pending)
-    }
-
-    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.op.poll_ready(context)
-    }
-
-    fn entries(&self) -> u32 {
-        self.op.entries()
-    }
-
+    of_a_tensor!(D);
     fn place(pending: &Self::Pending) -> Place<'_, D> {
         Place::Read(pending.span())
-    }
-
-    fn seen(pending: &Self::Pending) -> Extent<'_> {
-        pending.extent()
-    }
-
-    fn keep(pending: Self::Pending) -> Self::Kept {
-        pending.keep()
     }
 }
 
@@ -165,20 +178,7 @@ where
     type Pending = <O as DeviceOp>::Pending;
     type Kept = <<O as DeviceOp>::Pending as Reads<T, D>>::Kept;
 
-    fn execute(self, submission: &mut Submission<D>) -> Result<Self::Pending, Error> {
-        let pending = self.op.execute(submission)?;
-        pending.plain()?;
-        Ok(pending)
-    }
-
-    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.op.poll_ready(context)
-    }
-
-    fn entries(&self) -> u32 {
-        self.op.entries()
-    }
-
+    of_a_tensor!(D);
     fn alone(pending: &Self::Pending) -> Result<(), Error> {
         pending.alone()
     }
@@ -189,14 +189,6 @@ where
 
     fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
         Some(Tiles { grid: pending.grid(), tile: pending.tile(), len: pending.extent().len() })
-    }
-
-    fn seen(pending: &Self::Pending) -> Extent<'_> {
-        pending.extent()
-    }
-
-    fn keep(pending: Self::Pending) -> Self::Kept {
-        pending.keep()
     }
 }
 
@@ -214,13 +206,7 @@ where
         self.op.execute(submission)
     }
 
-    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.op.poll_ready(context)
-    }
-
-    fn entries(&self) -> u32 {
-        self.op.entries()
-    }
+    waits!();
 
     fn place(number: &T) -> Place<'_, D> {
         Place::Word(number.word())
