@@ -1,17 +1,23 @@
-//! The core's dependencies: what every user of wakeline compiles is a short list that grows only on purpose.
+//! The core's dependencies: what every user of wakeline compiles is a short list that grows only on purpose. And the lock files of the packages that are no members of
+//! the workspace, which nothing else looks at before those are built.
 
 use anyhow::{Result, bail};
 
 use crate::cmd::Cmd;
+use crate::interop;
 
 /// What the core may depend on, proc macros aside.
 const ALLOWED: &[&str] = &["bitflags", "futures-core", "thiserror"];
 
-/// Checks the core's direct dependencies against the list.
+/// Checks the core's direct dependencies against the list, and that all lock files are whole.
 ///
 /// # Errors
-/// Others were found.
+/// Others were found, or a lock file lacks something.
 pub(crate) fn run() -> Result<()> {
+    for package in interop::PACKAGES {
+        let manifest = format!("{package}/Cargo.toml");
+        Cmd::cargo().words("metadata --locked --format-version 1 --manifest-path").arg(manifest).read()?;
+    }
     let tree = Cmd::cargo()
         .words("tree --locked -p wakeline-core -e normal,no-proc-macro --depth 1 --prefix none --format {p}");
     println!("  $ {tree}");
