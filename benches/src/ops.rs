@@ -541,7 +541,8 @@ fn lost(error: tokio::task::JoinError) -> Error {
     Error::new(ErrorCode::Backend, [&"bench", &"running a task", &error]).with_source(error)
 }
 
-pub(crate) fn quantile(sorted: &[u64], percent: usize) -> u64 {
+/// The value that so many percent of these, which are sorted, are not above; 0 of none.
+pub fn quantile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get((sorted.len().max(1) - 1) * percent / 100).copied().unwrap_or(0)
 }
 

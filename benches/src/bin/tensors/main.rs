@@ -20,6 +20,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use wakeline::CudaTensor;
 use wakeline_benches::gpu::{Failure, Gpu, finish};
+use wakeline_benches::ops::quantile;
 use wakeline_benches::{Interval, Paired};
 use wakeline_core::{Clock, CompletionPort, Error, Nanos, Wake};
 use wakeline_cuda::kernels::{SAXPY, SAXPY_PTX};
@@ -151,7 +152,7 @@ impl Bench {
         for (arm, name) in names.into_iter().enumerate() {
             let mut costs: Vec<u64> = paired.costs(arm).collect();
             costs.sort_unstable();
-            let at = |percent: usize| costs[(costs.len() - 1) * percent / 100];
+            let at = |percent| quantile(&costs, percent);
             // Bytes a nanosecond are billions a second.
             #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
             let gb_per_s = bytes.map(|bytes| bytes as f64 / at(50) as f64);
