@@ -47,8 +47,8 @@ pub(crate) struct Branches<'s, D: Device> {
     touched: bool,
     /// What was counted in home, while a branch enqueues in another stream.
     outer: Option<Account>,
-    /// Where something was enqueued that home does not wait for yet.
-    away: SmallVec<[Stream<D>; BRANCHES_INLINE]>,
+    /// Where something was enqueued that home does not wait for yet, and the place behind it; `None` where a branch has not come to its end.
+    away: SmallVec<[(Stream<D>, Option<Place>); BRANCHES_INLINE]>,
 }
 
 impl<'s, D: Device> Branches<'s, D> {
@@ -99,15 +99,26 @@ impl<'s, D: Device> Branches<'s, D> {
         self.submission.room(op.entries())?;
         self.submission.touched.set(self.began_touched);
         let begun = self.away.len();
-        if !self.away.iter().any(|other| other.id() == stream.id()) {
-            self.away.push(stream);
-        }
+        let at = self.away.iter().position(|(other, _)| other.id() == stream.id()).unwrap_or(begun);
+        let before = if let Some((_, end)) = self.away.get_mut(at) {
+            end.take()
+        } else {
+            self.away.push((stream, None));
+            None
+        };
         let pending = op.execute(self.submission);
-        self.return_home();
-        // Nothing was enqueued, and so nothing is to be waited for.
-        if !self.submission.touched.get() {
+        let end = if self.submission.touched.get() {
+            // Where it cannot be recorded, joining tries again, and says so.
+            self.submission.record().ok()
+        } else {
+            // Nothing was enqueued, and so nothing else is to be waited for.
             self.away.truncate(begun);
+            before
+        };
+        if let Some((_, its)) = self.away.get_mut(at) {
+            *its = end;
         }
+        self.return_home();
         pending
     }
 
@@ -131,8 +142,8 @@ impl<'s, D: Device> Branches<'s, D> {
         self.submission.at_work = self.around;
         self.submission.touched.set(self.touched || !self.away.is_empty());
         let mut joined = Ok(());
-        for stream in core::mem::take(&mut self.away) {
-            if let Err(error) = self.submission.join(&stream) {
+        for (stream, end) in core::mem::take(&mut self.away) {
+            if let Err(error) = self.submission.join(&stream, end) {
                 self.submission.part_from(stream);
                 joined = joined.and(Err(error));
             }
@@ -150,13 +161,17 @@ impl<D: Device> Drop for Branches<'_, D> {
 }
 
 impl<D: Device> Submission<D> {
-    /// Has home wait for all that is enqueued in `stream`.
-    fn join(&mut self, stream: &Stream<D>) -> Result<(), Error> {
-        let tick = stream.next_place()?;
-        let place = stream.record(tick)?;
-        self.wait_behind(stream, place)?;
-        self.note_in(stream.lane(), place.number);
-        Ok(())
+    /// Has home wait for all that it has enqueued in `stream`, up to this place where it is known.
+    fn join(&mut self, stream: &Stream<D>, end: Option<Place>) -> Result<(), Error> {
+        let Some(end) = end else {
+            let place = stream.open_place()?;
+            stream.enqueued(place);
+            let (closed, recorded) = stream.close_place(place);
+            self.note_in(stream.lane(), closed.up_to);
+            recorded?;
+            return self.wait_behind(stream, place);
+        };
+        self.wait_behind(stream, end)
     }
 
     /// Has what is enqueued in `stream`, which the submission's own point is not behind, seen to its end by itself: what is kept so far is

@@ -232,6 +232,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
         let mut armed = None;
         let pending = stream.device().together(|| {
             let pending = submission.run(op)?;
+            submission.close();
             armed = Some(stream.core().arm(&stream));
             Ok::<_, Error>(pending)
         })?;

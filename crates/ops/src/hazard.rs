@@ -3,9 +3,10 @@
 //! A buffer remembers who wrote it last and who has read it since, each as a stream and a place in it, behind the work. Whoever comes
 //! next in another stream has that stream wait for the place; the host waits for nothing, and nothing is refused.
 //!
-//! The record of a buffer is locked from the look at it until the event behind the new work is recorded. So there is never a use that is
-//! known of and not submitted, every device-side wait is for an event that was recorded before, and streams cannot wait for each other in
-//! a circle. Several buffers of one call are locked in the order of their numbers. Only calls that enqueue are made under these locks.
+//! The record of a buffer is locked from the look at it until the new work is enqueued. So there is never a use that is known of and not submitted. The event behind a use
+//! is recorded when its submission is through, one for all of its uses in a stream, or by whoever has to come behind one of them before that. So every device-side
+//! wait is for an event that was recorded behind work that was enqueued, and streams cannot wait for each other in a circle. Several buffers of one call are
+//! locked in the order of their numbers. Only calls that enqueue are made under these locks.
 //!
 //! Why not tickets, taken for all of an operation's buffers under one short lock and served later? Whoever holds a ticket is not submitted
 //! yet, so that others would have to wait for it as futures, would be woken for it, and could be made to wait for good by one who was
@@ -84,8 +85,6 @@ struct Uses<D: Memory> {
     written: Option<Use<D>>,
     /// Since it was written: the last of each stream.
     read: Vec<Use<D>>,
-    /// Why nobody can know any more what has to be waited for.
-    lost: Option<Error>,
     /// The number of the last submission that keeps the buffer: it need not do so twice.
     kept_by: u64,
 }
@@ -111,7 +110,7 @@ pub struct Touch<'a, D: Memory> {
 impl<D: Memory> Storage<D> {
     /// Allocates in the stream of the submission. What is in it is anything.
     ///
-    /// Costs an allocation of the device and the recording of an event.
+    /// Costs an allocation of the device and, once for all uses of memory in a submission, the recording of an event.
     ///
     /// # Errors
     ///
@@ -177,17 +176,15 @@ impl<D: Memory> Storage<D> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         submission.room(2)?;
         let stream = submission.stream().clone();
-        let tick = stream.next_place()?;
+        let place = submission.open()?;
         let buffer = make(stream.device(), stream.raw())?;
+        // The allocation is a use as any: other streams come after it.
+        stream.enqueued(place);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let uses = Uses { written: None, read: Vec::new(), lost: None, kept_by: submission.number };
+        let written = Some(Use { stream: stream.clone(), place });
+        let uses = Uses { written, read: Vec::new(), kept_by: submission.number };
         let storage = Arc::new(Self { buffer, len_bytes, origin, stream, number, uses: Lock::new(uses) });
         submission.retain_shared(&storage);
-        // The allocation is a use as any: other streams come after it.
-        let stream = &storage.stream;
-        let place = stream.record(tick)?;
-        submission.note(place);
-        storage.uses.lock().written = Some(Use { stream: stream.clone(), place });
         Ok(storage)
     }
 
@@ -320,12 +317,13 @@ impl<D: Memory> Submission<D> {
     /// other buffers, and write none but those named by [`Storage::write`]. That is also what the [`Promise`]s that it makes are for. Where it fails it MUST have
     /// enqueued nothing: so of several calls make each by itself.
     ///
-    /// Costs the recording of an event, a wait for each use in another stream that it comes after, and no allocation for up to
-    /// eight buffers.
+    /// Costs the recording of an event once for all that a submission does in a stream, a wait for each use in another stream that it comes after, and no allocation
+    /// for up to eight buffers.
     ///
     /// # Errors
     ///
-    /// [`ForeignMemory`](ErrorCode::ForeignMemory) where a buffer is another runtime's; what `enqueue` says; what the device says.
+    /// [`ForeignMemory`](ErrorCode::ForeignMemory) where a buffer is another runtime's; what `enqueue` says; what the device says, also of an event that it could not record
+    /// behind a use that this one comes after.
     pub fn touch(
         &mut self,
         touches: &[Touch<'_, D>],
@@ -351,33 +349,31 @@ impl<D: Memory> Submission<D> {
             self.enter(1);
             return enqueue(self.stream.device(), self.stream.raw());
         }
-        // Asked for without the locks: it may have to be waited for.
-        self.room(2)?;
-        let (tick, stream) = (self.stream.next_place()?, self.stream.id());
+        let stream = self.stream.id();
         // Streams that nobody may have any more: dropped without the locks.
         let mut landed = Few::new();
         let mut locked: Few<(MutexGuard<'_, Uses<D>>, bool)>;
         let (mut before, mut asked) = (0_u32, 0);
-        loop {
+        let place = loop {
+            // Without the locks: room may have to be waited for, and an event be made.
+            self.room(before.saturating_add(1 + u32::from(self.open.is_none())))?;
+            let place = self.open()?;
             locked = Few::new();
+            before = 0;
             for &(storage, writes) in &order {
                 let mut uses = storage.uses.lock();
                 before = before.saturating_add(uses.settle(stream, writes, &mut landed));
                 locked.push((uses, writes));
             }
-            let entries = before.saturating_add(2);
+            let entries = before.saturating_add(1);
             // Each time it is for more: for other streams that have come meanwhile.
             if self.has_room(entries) || entries <= asked {
-                break;
+                break place;
             }
             drop(locked);
-            self.room(entries)?;
-            (before, asked) = (0, entries);
-        }
+            asked = entries;
+        };
         for ((uses, writes), (storage, _)) in locked.iter_mut().zip(&order) {
-            if let Some(error) = &uses.lost {
-                return Err(error.clone());
-            }
             // Before anything is enqueued: whatever happens from here on, the buffers stay until this submission's work is done.
             if uses.kept_by != self.number {
                 self.retain_shared(*storage);
@@ -391,15 +387,10 @@ impl<D: Memory> Submission<D> {
         }
         self.enter(1);
         enqueue(self.stream.device(), self.stream.raw())?;
-        let recorded = self.stream.record(tick);
+        self.stream.enqueued(place);
         for (uses, writes) in &mut locked {
-            match &recorded {
-                Ok(place) => uses.note(&self.stream, *place, *writes),
-                // The work is under way and nothing can be made to wait for it.
-                Err(error) => uses.lost = Some(error.clone()),
-            }
+            uses.note(&self.stream, place, *writes);
         }
-        self.note(recorded?);
         Ok(())
     }
 }

@@ -285,6 +285,7 @@ impl<D: Device> Submission<D> {
 
     /// Ends it with a flight that nobody awaits.
     pub(crate) fn fly(&mut self) {
+        self.close();
         self.settle_entries();
         let stream = self.stream.clone();
         let core = stream.core();
@@ -307,6 +308,7 @@ impl<D: Device> Submission<D> {
     ///
     /// What the device says; what it keeps is leaked then.
     pub(crate) fn wait(mut self) -> Result<(), Error> {
+        self.close();
         let waited = wait_for(&self.stream);
         self.departed = true;
         let fleet = &self.stream.core().fleet;
@@ -318,6 +320,7 @@ impl<D: Device> Submission<D> {
     #[cold]
     fn leak(&mut self) {
         self.departed = true;
+        self.abandon();
         let fleet = &self.stream.core().fleet;
         fleet.settle(&mut self.owners, &mut self.permit, false);
     }

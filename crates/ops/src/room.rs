@@ -86,6 +86,7 @@ impl ClosedGates {
 pub(crate) struct Account {
     entered: u32,
     budget: u32,
+    open: Option<Place>,
 }
 
 impl<D: Device> Submission<D> {
@@ -164,6 +165,8 @@ impl<D: Device> Submission<D> {
         if core.gates.may_hold(lane) {
             return Err(full());
         }
+        // What is waited for here has landed then.
+        self.close();
         let (point, arming) = core.arm(stream)?;
         // Only now: a gate that was closed in front of that is seen here, and one that is closed later is behind it.
         if core.gates.may_hold(lane) {
@@ -210,7 +213,7 @@ impl<D: Device> Submission<D> {
 
     /// Enqueues in this stream from now on, with what a branch has there.
     pub(crate) fn enter_branch(&mut self, stream: &Stream<D>) -> Account {
-        let outer = Account { entered: self.entered.get(), budget: self.budget };
+        let outer = Account { entered: self.entered.get(), budget: self.budget, open: self.open.take() };
         self.entered.set(0);
         self.budget = 0;
         if let Some(places) = self.permit.as_mut().and_then(|permit| permit.also().as_mut())
@@ -224,27 +227,61 @@ impl<D: Device> Submission<D> {
 
     /// Enqueues in `home` again.
     pub(crate) fn leave_branch(&mut self, home: &Stream<D>, outer: Account) {
+        self.close();
         self.settle_entries();
         self.stream = home.clone();
+        self.open = outer.open;
         self.entered.set(outer.entered);
         self.budget = outer.budget;
     }
 
-    /// Records the place behind what is enqueued in its stream by now.
-    pub(crate) fn record(&mut self) -> Result<Place, Error> {
-        let tick = self.stream.next_place()?;
-        let place = self.stream.record(tick)?;
-        self.note(place);
+    /// The place behind what it enqueues in its stream for others to come behind; open until [`close`](Self::close).
+    #[inline]
+    pub(crate) fn open(&mut self) -> Result<Place, Error> {
+        if let Some(place) = self.open {
+            return Ok(place);
+        }
+        let place = self.stream.open_place()?;
+        self.open = Some(place);
+        // The event.
+        self.enter(1);
         Ok(place)
     }
 
-    /// A place was recorded in its stream, which its flight has in front.
-    pub(crate) fn note(&mut self, place: Place) {
-        self.enter(1);
+    /// Closes the place that is open in its stream, if one is: before the point behind all of it is made, and before it goes on in another stream.
+    #[inline]
+    pub(crate) fn close(&mut self) {
+        if let Some(place) = self.open.take() {
+            // Where it cannot be recorded whoever waits for it is told.
+            let (closed, _) = self.stream.close_place(place);
+            self.note(closed.up_to);
+        }
+    }
+
+    /// Closes it where nobody can know when what is enqueued is done, or nothing is.
+    #[cold]
+    pub(crate) fn abandon(&mut self) {
+        if let Some(place) = self.open.take() {
+            self.stream.end_place(place);
+        }
+    }
+
+    /// The place behind all that is enqueued in its stream by now, recorded.
+    pub(crate) fn record(&mut self) -> Result<Place, Error> {
+        let place = self.open()?;
+        self.stream.enqueued(place);
+        self.open = None;
+        let (closed, recorded) = self.stream.close_place(place);
+        self.note(closed.up_to);
+        recorded.map(|()| place)
+    }
+
+    /// All places of its stream up to this number are in front of its flight.
+    fn note(&mut self, number: u64) {
         if let Some(permit) = &mut self.permit
             && let Some(mark) = permit.mark_of(self.stream.lane())
         {
-            *mark = place.number | *mark & OTHERS;
+            *mark = number | *mark & OTHERS;
         }
     }
 

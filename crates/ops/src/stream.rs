@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wakeline_core::Error;
 
-use crate::events::{Events, Place, Tick};
+use crate::events::{Closed, Events, Place};
 use crate::lane::Lane;
 use crate::point::HostWord;
 use crate::port::{Device, Priority};
@@ -90,14 +90,25 @@ impl<D: Device> Stream<D> {
         &self.inner.lane
     }
 
-    /// The next place, with an event to record there.
-    pub(crate) fn next_place(&self) -> Result<Tick, Error> {
-        self.inner.events.next(self.device())
+    /// The next place; see [`Events`].
+    pub(crate) fn open_place(&self) -> Result<Place, Error> {
+        self.inner.events.open(self.device())
     }
 
-    /// Records it behind what is enqueued by now.
-    pub(crate) fn record(&self, tick: Tick) -> Result<Place, Error> {
-        self.inner.events.record(self.device(), self.raw(), tick)
+    /// Something was enqueued that others may have to come behind, and do not know of yet.
+    #[inline]
+    pub(crate) fn enqueued(&self, place: Place) {
+        self.inner.events.enqueued(place);
+    }
+
+    /// Closes a place behind what is enqueued by now.
+    pub(crate) fn close_place(&self, place: Place) -> (Closed, Result<(), Error>) {
+        self.inner.events.close(self.device(), self.raw(), place)
+    }
+
+    /// Closes a place that nobody is to wait for.
+    pub(crate) fn end_place(&self, place: Place) -> Closed {
+        self.inner.events.end(place)
     }
 
     /// Has what is enqueued from now on wait for a place of `other`, unless that is known to have landed; whether it does.
@@ -106,7 +117,7 @@ impl<D: Device> Stream<D> {
             return Ok(false);
         }
         self.lane().inherit_gates(other.lane());
-        other.inner.events.wait(self.device(), self.raw(), place)?;
+        other.inner.events.wait(self.device(), other.raw(), self.raw(), place)?;
         Ok(true)
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use wakeline_core::Error;
 
 use crate::counts::Counters;
+use crate::events::Place;
 use crate::lane::Permit;
 use crate::op::DeviceOp;
 use crate::owner::{Owner, Owners};
@@ -32,6 +33,8 @@ pub struct Submission<D: Device> {
     pub(crate) at_work: u64,
     /// Whether its stream was asked for, and so may have work of it, or comes behind some that does.
     pub(crate) touched: Cell<bool>,
+    /// The place behind what others may have to come behind, of what it has enqueued in its stream.
+    pub(crate) open: Option<Place>,
     /// How many entries it has enqueued in its stream, and how many it may without asking for more; see [`room`](Self::room).
     pub(crate) entered: Cell<u32>,
     pub(crate) budget: u32,
@@ -81,6 +84,7 @@ impl<D: Device> Submission<D> {
             elsewhere: None,
             at_work: 0,
             touched: Cell::new(false),
+            open: None,
             entered: Cell::new(0),
             budget,
             verdicts: None,
@@ -119,6 +123,7 @@ impl<D: Device> Submission<D> {
     #[cold]
     fn refuse(&mut self) {
         self.departed = true;
+        self.abandon();
         let fleet = &self.stream.core().fleet;
         fleet.let_go(&mut self.owners);
         Counters::add(&fleet.counters.refused, 1);

@@ -63,6 +63,39 @@ fn a_write_waits_for_the_reads_before_it_and_reads_for_each_other_do_not() {
 }
 
 #[test]
+fn who_comes_behind_a_submission_that_goes_on_waits_for_what_it_has_enqueued_by_then() {
+    const LONG: Nanos = Nanos::from_millis(10);
+    let rig = Rig::new();
+    let [home, other, third] = [(); 3].map(|()| rig.runtime.with_policy(&SingleStream).unwrap());
+    let reads = Arc::new(Mutex::new(None));
+    let give = Arc::clone(&reads);
+    let goes_on = with_context(move |submission: &mut Submission<SimDevice>| {
+        let tensor: Bytes = Tensor::full(8, 4).execute(submission)?;
+        let mut early = tensor.to_host().on(&other);
+        // Another thread does so in the midst of this.
+        let early = std::thread::spawn(move || {
+            assert!(poll_once(&mut early).is_pending());
+            early
+        });
+        let early = early.join().unwrap();
+        submission.stream().raw().launch(LONG)?;
+        let late: Bytes = Tensor::full(8, 5).execute(submission)?;
+        *give.lock().unwrap() = Some((early, late.to_host().on(&third)));
+        Ok(value((tensor, late)))
+    });
+    let start = rig.watcher.now();
+    let mut going = goes_on.on(&home);
+    assert!(poll_once(&mut going).is_pending());
+    let (early, late) = reads.lock().unwrap().take().unwrap();
+    assert_eq!(rig.run(early).unwrap(), [4; 8]);
+    assert_eq!(rig.watcher.now(), start + COPY + COPY + COPY, "the allocation, the fill, the read");
+    assert_eq!(rig.run(late).unwrap(), [5; 8]);
+    assert_eq!(rig.watcher.now(), start + LONG + COPY + COPY + COPY + COPY + COPY);
+    drop(rig.run(going).unwrap());
+    rig.assert_clean();
+}
+
+#[test]
 fn two_threads_that_copy_in_circles_are_ordered_and_end() {
     let rig = Rig::new();
     let first: Bytes = rig.run(Tensor::full(8, 1).on(&rig.runtime)).unwrap();

@@ -14,7 +14,7 @@ use wakeline_ops::{DeviceOp, Runtime, Submission, device_op};
 use crate::block::{Block, Span};
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{Fresh, Landed, TOUCH_ENTRIES};
+use crate::enqueue::{Fresh, Landed, uses};
 use crate::tensor::Tensor;
 
 /// How many bytes a piece has.
@@ -122,7 +122,7 @@ impl<T: Element, D: Memory> DeviceOp for Send<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        TOUCH_ENTRIES
+        uses(1)
     }
 }
 
@@ -153,7 +153,7 @@ impl<T: Element, D: Memory> DeviceOp for Fetch<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        TOUCH_ENTRIES
+        uses(1)
     }
 }
 

@@ -102,7 +102,7 @@ impl<T: Element, D: Memory> DeviceOp for CopyTo<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        enqueue::copy_entries(&self.from.layout, self.target.layout(), T::BYTES)
+        enqueue::uses(enqueue::copy_calls(&self.from.layout, self.target.layout(), T::BYTES))
     }
 }
 
@@ -140,7 +140,7 @@ impl<T: Element, D: Memory> DeviceOp for CopyInto<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        enqueue::copy_entries(&self.from.layout, &self.to.layout, T::BYTES)
+        enqueue::uses(enqueue::copy_calls(&self.from.layout, &self.to.layout, T::BYTES))
     }
 }
 
@@ -171,7 +171,7 @@ impl<T: Element, D: Memory> DeviceOp for Dup<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        enqueue::ALLOC_ENTRIES + enqueue::rows_entries(&self.from.layout, T::BYTES)
+        enqueue::uses(enqueue::rows_calls(&self.from.layout, T::BYTES).saturating_add(1))
     }
 }
 

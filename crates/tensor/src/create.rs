@@ -9,7 +9,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Span;
 use crate::dims::Dims;
 use crate::element::{Element, Number};
-use crate::enqueue::{self, ALLOC_ENTRIES, Fresh, TOUCH_ENTRIES};
+use crate::enqueue::{self, Fresh, uses};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
@@ -88,7 +88,7 @@ impl<T: Element, D: Memory> DeviceOp for Uninit<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        ALLOC_ENTRIES
+        uses(1)
     }
 }
 
@@ -178,7 +178,7 @@ impl<T: Element, D: Memory> DeviceOp for Full<T, D> {
                 1 + len_bytes.div_ceil(there).next_power_of_two().trailing_zeros()
             }
         };
-        ALLOC_ENTRIES + calls * TOUCH_ENTRIES
+        uses(1 + calls)
     }
 }
 
@@ -221,7 +221,7 @@ impl<T: Number, D: Memory> DeviceOp for Eye<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        let ones = if self.rows.min(self.columns) == 0 { 0 } else { TOUCH_ENTRIES };
+        let ones = u32::from(self.rows.min(self.columns) != 0);
         Tensor::<T, D>::zeros([self.rows, self.columns]).entries() + ones
     }
 }

@@ -19,24 +19,23 @@ use crate::block::{Named, Span};
 use crate::layout::Layout;
 use crate::plan::{PITCH_BYTES_MAX, Plan};
 
-/// How many entries of its stream's queue an allocation takes: itself, and the event behind it.
-pub(crate) const ALLOC_ENTRIES: u32 = 2;
+/// How many entries of its stream's queue an operation takes that makes so many calls which use or allocate memory: these, and the event behind them.
+pub(crate) const fn uses(calls: u32) -> u32 {
+    if calls == 0 { 0 } else { calls.saturating_add(1) }
+}
 
-/// How many a call takes that is a use of memory: itself, and the event behind it.
-pub(crate) const TOUCH_ENTRIES: u32 = 2;
-
-/// How many a copy takes from one layout to another of the same shape. None where they are not, or where there are more calls than a copy may take: that is an error.
-pub(crate) fn copy_entries(from: &Layout, to: &Layout, bytes_each: usize) -> u32 {
+/// How many calls a copy takes from one layout to another of the same shape. None where they are not, or where there are more calls than a copy may take: that is an error.
+pub(crate) fn copy_calls(from: &Layout, to: &Layout, bytes_each: usize) -> u32 {
     if from.dims() != to.dims() {
         return 0;
     }
     let calls = Plan::new(from, to, bytes_each).bounded().map_or(0, |plan| plan.calls());
-    u32::try_from(calls).unwrap_or(u32::MAX).saturating_mul(TOUCH_ENTRIES)
+    u32::try_from(calls).unwrap_or(u32::MAX)
 }
 
 /// The same between a layout and numbers that lie row by row. For one that does too it is one call.
-pub(crate) fn rows_entries(of: &Layout, bytes_each: usize) -> u32 {
-    Layout::rows(of.dims().clone(), bytes_each).map_or(0, |whole| copy_entries(of, &whole, bytes_each))
+pub(crate) fn rows_calls(of: &Layout, bytes_each: usize) -> u32 {
+    Layout::rows(of.dims().clone(), bytes_each).map_or(0, |whole| copy_calls(of, &whole, bytes_each))
 }
 
 /// Fills a span with a pattern, again and again. Its length is a multiple of the pattern's.

@@ -12,7 +12,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 
 use crate::dims::Dims;
 use crate::element::{Element, Number};
-use crate::enqueue::{ALLOC_ENTRIES, Fresh, TOUCH_ENTRIES};
+use crate::enqueue::{Fresh, uses};
 use crate::layout::Layout;
 use crate::random::{self, Float};
 use crate::tensor::Tensor;
@@ -176,7 +176,7 @@ impl<T: Element, D: Memory> DeviceOp for Generated<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        ALLOC_ENTRIES + TOUCH_ENTRIES
+        uses(2)
     }
 }
 

@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{ALLOC_ENTRIES, Fresh, Landed, TOUCH_ENTRIES, gathers, rows_entries};
+use crate::enqueue::{Fresh, Landed, gathers, rows_calls, uses};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
@@ -107,7 +107,7 @@ impl<T: Element, D: Memory> DeviceOp for FromHost<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        ALLOC_ENTRIES + TOUCH_ENTRIES
+        uses(2)
     }
 }
 
@@ -141,7 +141,7 @@ impl<T: Element, D: Memory> DeviceOp for Overwrite<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        rows_entries(self.tensor.layout(), T::BYTES)
+        uses(rows_calls(self.tensor.layout(), T::BYTES))
     }
 }
 
@@ -205,8 +205,7 @@ impl<T: Element, D: Memory> DeviceOp for ToHost<T, D> {
 
     fn entries(&self) -> u32 {
         // Where it would take too many calls, one fetches all between the first and the last.
-        gathers(&self.from.layout, T::BYTES)
-            .map_or(TOUCH_ENTRIES, |_| rows_entries(&self.from.layout, T::BYTES))
+        uses(gathers(&self.from.layout, T::BYTES).map_or(1, |_| rows_calls(&self.from.layout, T::BYTES)))
     }
 }
 

@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::enqueue::{Fresh, Landed, gathers, rows_entries};
+use crate::enqueue::{Fresh, Landed, gathers, rows_calls, uses};
 use crate::host::fits;
 use crate::tensor::Tensor;
 
@@ -165,7 +165,7 @@ impl<T: Element, D: Memory> DeviceOp for OverwriteFrom<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        rows_entries(self.tensor.layout(), T::BYTES)
+        uses(rows_calls(self.tensor.layout(), T::BYTES))
     }
 }
 
@@ -197,7 +197,7 @@ impl<T: Element, D: Memory> DeviceOp for FetchInto<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        rows_entries(&self.from.layout, T::BYTES)
+        uses(rows_calls(&self.from.layout, T::BYTES))
     }
 }
 

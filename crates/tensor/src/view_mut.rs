@@ -10,7 +10,7 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use crate::block::Named;
 use crate::copy::CopyInto;
 use crate::element::Element;
-use crate::enqueue::{Fresh, rows_entries};
+use crate::enqueue::{Fresh, rows_calls, uses};
 use crate::host::fits;
 use crate::layout::Layout;
 use crate::lend::Lent;
@@ -149,7 +149,7 @@ impl<T: Element, D: Memory> DeviceOp for OverwriteInto<T, D> {
     }
 
     fn entries(&self) -> u32 {
-        rows_entries(&self.to.layout, T::BYTES)
+        uses(rows_calls(&self.to.layout, T::BYTES))
     }
 }
 

@@ -34,6 +34,9 @@ const WARM_UPS: u32 = 20;
 enum Place {
     /// This thread, which looks at the word all the time.
     Spin,
+    /// This thread, which knows when the kernel ends, sleeps until so many microseconds before that, and looks at the word from then on: what a sleep costs by
+    /// itself, and so a bound for all that sleep.
+    Bare(u64),
     /// The thread of a tokio runtime, by [`TokioLocal`].
     Local,
     /// A task of a tokio runtime with several threads, woken early.
@@ -51,8 +54,10 @@ struct Arm {
 }
 
 /// All of them. The first is what the others are compared with.
-const ARMS: [Arm; 8] = [
+const ARMS: [Arm; 10] = [
     Arm { name: "spin", place: Place::Spin, plan: "flag:park_us=1000,backstop_us=100000+trust" },
+    Arm { name: "bare-60", place: Place::Bare(60), plan: "flag:park_us=1000,backstop_us=100000+trust" },
+    Arm { name: "bare-140", place: Place::Bare(140), plan: "flag:park_us=1000,backstop_us=100000+trust" },
     Arm {
         name: "tokio-local",
         place: Place::Local,
@@ -166,7 +171,7 @@ impl Hosts {
                 length: LENGTH,
                 arm: arm.name,
                 base: ARMS[0].name,
-                plan: (arm.place != Place::Spin).then_some(arm.plan),
+                plan: (!matches!(arm.place, Place::Spin | Place::Bare(_))).then_some(arm.plan),
                 beside: samples.beside(index, 0),
                 driver: None,
                 cpu_percent: percent(spent[index].get()),
@@ -180,10 +185,14 @@ impl Hosts {
     /// Some waits, one after the other: how late each was.
     fn run(&self, bench: &Bench, place: Place, task: Task) -> Result<Vec<i64>, Error> {
         match place {
-            Place::Spin => {
+            Place::Spin | Place::Bare(_) => {
                 let spin = || {
                     let launched = bench.steps.launch(LENGTH, false)?;
-                    let known = bench.spin(&bench.armed()?);
+                    let armed = bench.armed()?;
+                    if let Place::Bare(lead_us) = place {
+                        bench.clock.sleep_until(launched + (LENGTH - Nanos::from_micros(lead_us)));
+                    }
+                    let known = bench.spin(&armed);
                     bench.late_ns(launched, known)
                 };
                 (0..task.waits).map(|_| spin()).collect()

@@ -174,8 +174,10 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
 
     /// Those of what gives its arguments, the launch, and the event behind it where there are tensors.
     fn entries(&self) -> u32 {
-        let launch = if I::Parameters::HAS_TENSORS { 2 } else { 1 };
-        self.inputs.entries().saturating_add(launch)
+        let inputs = self.inputs.entries();
+        // There is one event behind all of it.
+        let launch = if I::Parameters::HAS_TENSORS && inputs == 0 { 2 } else { 1 };
+        inputs.saturating_add(launch)
     }
 }
 
