@@ -24,6 +24,9 @@ mod submit;
 
 pub use submit::Submitted;
 
+/// Whether a kernel has begun.
+pub type Begun = Box<dyn Fn() -> bool>;
+
 /// A device with work of a known length.
 pub trait Machine: Send + Sync + 'static {
     /// What it is.
@@ -41,6 +44,16 @@ pub trait Machine: Send + Sync + 'static {
     ///
     /// What the device says.
     fn launch(&self, stream: &<Self::Device as Device>::Stream, length: Nanos) -> Result<(), Error>;
+
+    /// Enqueues a kernel that does nothing but say that it began, and gives who sees that: by its own first store into a word. `None` where there are no such kernels.
+    ///
+    /// # Errors
+    ///
+    /// What the device says.
+    fn begins(&self, stream: &<Self::Device as Device>::Stream) -> Result<Option<Begun>, Error> {
+        let _ = stream;
+        Ok(None)
+    }
 
     /// How long `times` launches take with a store of a word behind each, by the device's own calls; returns when all are done.
     ///

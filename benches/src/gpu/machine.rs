@@ -1,11 +1,11 @@
 //! A GPU whose operations are awaited: kernels of a given length.
 
-use wakeline_core::{Clock, Error, Nanos};
+use wakeline_core::{Clock, Error, Nanos, Seq};
 use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{Calls, CuStream, CudaContext, CudaDevice};
+use wakeline_cuda::{Calls, CuStream, CudaContext, CudaDevice, CudaKernelWord};
 use wakeline_std::StdClock;
 
-use crate::ops::Machine;
+use crate::ops::{Begun, Machine};
 
 /// How much freed memory of the device stays its own; none is allocated.
 const BYTES_KEPT: u64 = 0;
@@ -15,6 +15,8 @@ const BYTES_KEPT: u64 = 0;
 pub struct CudaMachine {
     device: CudaDevice,
     kernels: Kernels,
+    /// Into which kernels say that they have begun.
+    began: CudaKernelWord,
 }
 
 impl CudaMachine {
@@ -25,7 +27,8 @@ impl CudaMachine {
     /// The device has no memory in the order of streams, or what the driver says.
     pub fn new(context: &CudaContext) -> Result<Self, Error> {
         let kernels = Kernels::load(context)?;
-        Ok(Self { device: CudaDevice::in_context(context.clone(), BYTES_KEPT)?, kernels })
+        let (device, began) = (CudaDevice::in_context(context.clone(), BYTES_KEPT)?, context.kernel_word()?);
+        Ok(Self { device, kernels, began })
     }
 }
 
@@ -40,6 +43,12 @@ impl Machine for CudaMachine {
 
     fn launch(&self, stream: &CuStream, length: Nanos) -> Result<(), Error> {
         self.kernels.occupy(stream, length)
+    }
+
+    fn begins(&self, stream: &CuStream) -> Result<Option<Begun>, Error> {
+        let next = self.began.word(Seq::new(self.began.reads().get().wrapping_add(1)));
+        self.kernels.stamp_word(stream, &self.began)?;
+        Ok(Some(Box::new(move || next.reached())))
     }
 
     fn raw_submits(

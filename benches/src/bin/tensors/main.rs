@@ -5,7 +5,7 @@
 //! | case | what is compared |
 //! |---|---|
 //! | `copy` | a pinned buffer of 256 MiB to the device and back, awaited: by the raw call and a spin on the word behind it |
-//! | `launch` | 64 typed launches on tensors within one submission: by as many raw ones with the same arguments |
+//! | `launch` | 64 typed launches on tensors within one submission: by as many raw ones with the same arguments, and by these with their uses of memory ordered |
 //! | `load` | a process that compiles a kernel, and one that finds it in the folder of the first |
 
 // A kernel is bound to its signature, and raw calls are made.
@@ -24,9 +24,9 @@ use wakeline_benches::ops::quantile;
 use wakeline_benches::{Interval, Paired};
 use wakeline_core::{Clock, CompletionPort, Error, Nanos, Wake};
 use wakeline_cuda::kernels::{SAXPY, SAXPY_PTX};
-use wakeline_cuda::{CompileOptions, Compiler, CudaDevice, CudaRuntime, Function, KernelCache};
+use wakeline_cuda::{CompileOptions, Compiler, CuStream, CudaDevice, CudaRuntime, Function, KernelCache};
 use wakeline_ops::port::{At, Device, Memory, Priority, Promise};
-use wakeline_ops::{DeviceOp, SingleStream, Submission, device_op};
+use wakeline_ops::{DeviceOp, SingleStream, Storage, Submission, device_op};
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher, block_on};
 use wakeline_tensor::{PinnedBuffer, kernel};
 
@@ -218,16 +218,16 @@ impl Bench {
         let made = |number: f32| block_on(CudaTensor::full(NUMBERS, number).on(&self.runtime));
         let (x, y) = (Arc::new(made(1.0)?), Arc::new(made(0.5)?));
         let mut z = Some(made(0.0)?);
-        self.arms("launch", None, ["raw", "typed"], |arm| {
+        self.arms("launch", None, ["raw", "typed", "touched"], |arm| {
             let Some(tensor) = z.take() else { return Err(gone()) };
             let clock = self.clock;
-            let (tensor, took) = if arm == 0 {
-                let places = [&tensor, &*x, &*y].map(|it| it.span().storage.buffer().address());
-                let op = RawLaunches { function: function.clone(), places, clock };
-                (tensor, block_on(op.on(&self.runtime))?)
-            } else {
+            let (tensor, took) = if arm == 1 {
                 let (saxpy, x, y) = (Arc::clone(&saxpy), Arc::clone(&x), Arc::clone(&y));
                 block_on(TypedLaunches { saxpy, z: tensor, x, y, clock }.on(&self.runtime))?
+            } else {
+                let blocks = [&tensor, &*x, &*y].map(|it| Arc::clone(it.span().storage));
+                let op = RawLaunches { function: function.clone(), blocks, ordered: arm == 2, clock };
+                (tensor, block_on(op.on(&self.runtime))?)
             };
             z = Some(tensor);
             Ok(Nanos::from_nanos(took.as_nanos() / u64::from(LAUNCHES)))
@@ -279,7 +279,9 @@ fn gone() -> Error {
 /// Launches by the driver's own call.
 struct RawLaunches {
     function: Function,
-    places: [u64; 3],
+    blocks: [Arc<Storage<CudaDevice>>; 3],
+    /// Whether uses of the memory are ordered, as those of the typed launcher are.
+    ordered: bool,
     clock: StdClock,
 }
 
@@ -289,15 +291,26 @@ impl DeviceOp for RawLaunches {
     type Output = Nanos;
 
     fn execute(self, submission: &mut Submission<CudaDevice>) -> Result<Nanos, Error> {
-        let ([z, x, y], numbers) = (self.places, u32::try_from(NUMBERS).unwrap_or(0));
-        submission.room(LAUNCHES)?;
-        let stream = submission.stream().raw().raw();
-        let start = self.clock.now();
-        for _ in 0..LAUNCHES {
+        let Self { function, blocks, ordered, clock } = self;
+        let [z, x, y] = [0, 1, 2].map(|at: usize| blocks[at].buffer().address());
+        let numbers = u32::try_from(NUMBERS).unwrap_or(0);
+        submission.room(LAUNCHES + 1)?;
+        let launch = |stream: &CuStream| {
             // SAFETY: the stream is of the kernel's device; the kernel takes these arguments; the tensors live on, and nothing else uses them.
-            unsafe { self.function.launch(stream, 1, 256, 0, [&z, &2.0_f32, &x, &y, &numbers]) }?;
+            unsafe { function.launch(stream.raw(), 1, 256, 0, [&z, &2.0_f32, &x, &y, &numbers]) }
+        };
+        let start = clock.now();
+        if ordered {
+            let [z, x, y] = &blocks;
+            for _ in 0..LAUNCHES {
+                submission.touch(&[z.write(), x.read(), y.read()], |_, stream| launch(stream))?;
+            }
+        } else {
+            for _ in 0..LAUNCHES {
+                launch(submission.stream().raw())?;
+            }
         }
-        Ok(self.clock.now().since(start))
+        Ok(clock.now().since(start))
     }
 
     fn finish(took: Nanos) -> Result<Nanos, Error> {
@@ -324,7 +337,7 @@ impl DeviceOp for TypedLaunches {
     fn execute(self, submission: &mut Submission<CudaDevice>) -> Result<(CudaTensor<f32>, Nanos), Error> {
         let Self { saxpy, mut z, mut x, mut y, clock } = self;
         let numbers = u32::try_from(NUMBERS).unwrap_or(0);
-        submission.room(2 * LAUNCHES)?;
+        submission.room(LAUNCHES + 1)?;
         let start = clock.now();
         for _ in 0..LAUNCHES {
             (z, _, x, y, _) = saxpy.call(z, 2.0, x, y, numbers).execute(submission)?;

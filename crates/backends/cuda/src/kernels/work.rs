@@ -13,6 +13,7 @@ pub struct Kernels {
     occupy: Function,
     occupy_until: Function,
     store_word: Function,
+    stamp: Function,
     trap: Function,
     illegal_address: Function,
     assert_fails: Function,
@@ -46,6 +47,7 @@ impl Kernels {
             occupy: module.function(kernels::OCCUPY)?,
             occupy_until: module.function(kernels::OCCUPY_UNTIL)?,
             store_word: module.function(kernels::STORE_WORD)?,
+            stamp: module.function(kernels::STAMP)?,
             trap: module.function(kernels::TRAP)?,
             illegal_address: module.function(kernels::ILLEGAL_ADDRESS)?,
             assert_fails: module.function(kernels::ASSERT_FAILS)?,
@@ -94,6 +96,20 @@ impl Kernels {
         // SAFETY: the stream is alive and of this context. The kernel takes three u64 and stores at the address, which is that of a word that is
         // given to others only when its owner has said, by `retire`, that no kernel stores into it.
         unsafe { self.store_word.launch(stream.raw(), 1, 1, 0, [&address, &value, &ns]) }
+    }
+
+    /// Stores the device's time into the word as the first thing that it does, in nanoseconds, with no fence: says when it began, and nothing of what else
+    /// was written. The word's number only ever rises so.
+    ///
+    /// # Errors
+    ///
+    /// As [`occupy`](Self::occupy).
+    pub fn stamp_word(&self, stream: &CuStream, word: &CudaKernelWord) -> Result<(), Error> {
+        self.stamp.belongs_with(stream)?;
+        word.belongs_with(stream)?;
+        let address = word.address();
+        // SAFETY: as in `store_word`; the kernel takes one u64.
+        unsafe { self.stamp.launch(stream.raw(), 1, 1, 0, [&address]) }
     }
 
     /// Breaks the context of `stream`.
