@@ -6,7 +6,7 @@ use crate::time::{Instant, Nanos};
 /// Until when a task is to watch a word by itself, and when it was woken to do so.
 ///
 /// Waking a thread takes longer than everything else after a predicted end. So whoever tends wakes the task earlier by as much, and
-/// the task's poll watches for a bounded time. Four numbers, no lock; each is a hint, and a task that goes by an old one loses time and
+/// the task's poll watches for a bounded time. Five numbers, no lock; each is a hint, and a task that goes by an old one loses time and
 /// nothing else.
 #[derive(Debug, Default)]
 pub struct Lookout {
@@ -18,6 +18,8 @@ pub struct Lookout {
     until: AtomicU64,
     /// When the word is expected; zero where that is not known.
     due: AtomicU64,
+    /// From when on it has to be looked at closely; zero where that is not known.
+    landing: AtomicU64,
 }
 
 impl Lookout {
@@ -40,14 +42,25 @@ impl Lookout {
         (at != 0).then(|| (Instant::from_nanos(at), Nanos::from_nanos(self.slept_ns.load(Ordering::Relaxed))))
     }
 
-    /// The task is to watch until then, from its next poll on.
+    /// The task is to watch until then, from its next poll on, and closely unless it is told [otherwise](Self::land) after this.
     pub fn watch_until(&self, until: Instant) {
+        self.landing.store(0, Ordering::Relaxed);
         self.until.store(until.as_nanos(), Ordering::Release);
     }
 
     /// The word is expected then: slices are laid out so that none ends right before.
     pub fn expect(&self, due: Instant) {
         self.due.store(due.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// From then on it is to be looked at closely; before, the task may sleep for moments.
+    pub fn land(&self, landing: Instant) {
+        self.landing.store(landing.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// From when on it has to be looked at closely; [`ORIGIN`](Instant::ORIGIN) where nobody has said so.
+    pub fn near(&self) -> Instant {
+        Instant::from_nanos(self.landing.load(Ordering::Relaxed))
     }
 
     /// When the word is expected; [`ORIGIN`](Instant::ORIGIN) where nobody has said so.

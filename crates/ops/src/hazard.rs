@@ -101,6 +101,16 @@ impl<D: Memory> Use<D> {
     }
 }
 
+/// What a call's use of a buffer asks of its record.
+#[derive(Clone, Copy)]
+enum Wants {
+    /// It is known of by its submission's uses before.
+    Nothing,
+    Use {
+        writes: bool,
+    },
+}
+
 /// A call's use of a buffer; see [`Submission::touch`].
 pub struct Touch<'a, D: Memory> {
     storage: &'a Arc<Storage<D>>,
@@ -282,6 +292,18 @@ impl<D: Memory> Uses<D> {
         }
     }
 
+    /// Whether the last use is at this very place, and as much of one: then another comes behind nothing else, and is known of by now.
+    #[inline]
+    fn is_at(&self, stream: u64, place: Place, writes: bool) -> bool {
+        let last = match (writes, &*self.read) {
+            (true, []) => &self.written,
+            // What was written before that read was waited for then, or is in the same stream.
+            (false, [read]) => return read.stream.id() == stream && read.place == place,
+            _ => return false,
+        };
+        last.as_ref().is_some_and(|written| written.stream.id() == stream && written.place == place)
+    }
+
     /// How many uses in other streams than this it has to wait for. Takes out those that are known to have landed: nobody has to wait for them, nor to keep their streams.
     #[inline]
     fn settle(&mut self, stream: u64, writes: bool, landed: &mut Few<Use<D>>) -> u32 {
@@ -352,7 +374,7 @@ impl<D: Memory> Submission<D> {
         let stream = self.stream.id();
         // Streams that nobody may have any more: dropped without the locks.
         let mut landed = Few::new();
-        let mut locked: Few<(MutexGuard<'_, Uses<D>>, bool)>;
+        let mut locked: Few<(MutexGuard<'_, Uses<D>>, Wants)>;
         let (mut before, mut asked) = (0_u32, 0);
         let place = loop {
             // Without the locks: room may have to be waited for, and an event be made.
@@ -362,8 +384,13 @@ impl<D: Memory> Submission<D> {
             before = 0;
             for &(storage, writes) in &order {
                 let mut uses = storage.uses.lock();
-                before = before.saturating_add(uses.settle(stream, writes, &mut landed));
-                locked.push((uses, writes));
+                let wants = if uses.kept_by == self.number && uses.is_at(stream, place, writes) {
+                    Wants::Nothing
+                } else {
+                    before = before.saturating_add(uses.settle(stream, writes, &mut landed));
+                    Wants::Use { writes }
+                };
+                locked.push((uses, wants));
             }
             let entries = before.saturating_add(1);
             // Each time it is for more: for other streams that have come meanwhile.
@@ -373,14 +400,15 @@ impl<D: Memory> Submission<D> {
             drop(locked);
             asked = entries;
         };
-        for ((uses, writes), (storage, _)) in locked.iter_mut().zip(&order) {
+        for ((uses, wants), (storage, _)) in locked.iter_mut().zip(&order) {
+            let Wants::Use { writes } = *wants else { continue };
             // Before anything is enqueued: whatever happens from here on, the buffers stay until this submission's work is done.
             if uses.kept_by != self.number {
                 self.retain_shared(*storage);
                 uses.kept_by = self.number;
             }
             if before > 0 {
-                for before in uses.before(stream, *writes) {
+                for before in uses.before(stream, writes) {
                     self.wait_behind(&before.stream, before.place)?;
                 }
             }
@@ -388,8 +416,10 @@ impl<D: Memory> Submission<D> {
         self.enter(1);
         enqueue(self.stream.device(), self.stream.raw())?;
         self.stream.enqueued(place);
-        for (uses, writes) in &mut locked {
-            uses.note(&self.stream, place, *writes);
+        for (uses, wants) in &mut locked {
+            if let Wants::Use { writes } = *wants {
+                uses.note(&self.stream, place, writes);
+            }
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ const ARMS: [Arm; 10] = [
     Arm {
         name: "tokio-local",
         place: Place::Local,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=90,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-local-strict",

@@ -56,7 +56,7 @@ pub use points::{
 pub use slack::TimerSlack;
 pub use tsc::TscRate;
 pub use watcher::{
-    AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, Tender, WATCH_NS_MAX, WATCH_SLICE_NS_MAX, Watcher,
-    WatcherConfig, WatcherHandle, WatcherStats, WatcherWait, WordWait,
+    AWAY_NS_MAX, BACKSTOP_QUERIES_PER_MS_MAX, LATE_US_MAX, NAP_NS_MAX, Tender, WATCH_NS_MAX,
+    WATCH_SLICE_NS_MAX, Watcher, WatcherConfig, WatcherHandle, WatcherStats, WatcherWait, WordWait,
 };
 pub use words::WordSet;

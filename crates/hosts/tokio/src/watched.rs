@@ -3,8 +3,9 @@
 use core::pin::pin;
 use core::task::Context;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use wakeline_core::{CancelToken, Clock, CompletionPort, Instant, Nanos, Timer, WaitPlan, Wake, Watch};
-use wakeline_std::{Point, Tender, Watcher, WatcherHandle, WatcherWait};
+use wakeline_std::{NAP_NS_MAX, Point, Tender, Watcher, WatcherHandle, WatcherWait};
 
 /// The host of waits that a [`Watcher`] watches, for the tasks of one tokio runtime.
 ///
@@ -60,7 +61,7 @@ pub struct TokioWatcher {
 impl TokioWatcher {
     /// A handle for the tasks of one runtime, which need not be there yet. Starts nothing.
     pub fn new(watcher: &Watcher) -> Self {
-        Self { handle: watcher.handle().polled_again_by(again) }
+        Self { handle: watcher.handle().polled_again_by(again).naps_for(nap) }
     }
 
     /// The watcher's own handle for it.
@@ -98,6 +99,14 @@ impl TokioWatcher {
 fn again(context: &mut Context<'_>) {
     // Its first poll has the runtime wake the task later; there is no second.
     let _ = pin!(tokio::task::yield_now()).poll(context);
+}
+
+/// For how long a task of this runtime that was woken too early has its worker sleep at a time. Other workers take what becomes ready meanwhile, where there are any.
+fn nap() -> Nanos {
+    let workers = Handle::try_current().is_ok_and(|runtime| {
+        runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
+    });
+    if workers { Nanos::from_nanos(NAP_NS_MAX) } else { Nanos::ZERO }
 }
 
 impl Clock for TokioWatcher {

@@ -302,6 +302,7 @@ impl<P: CompletionPort> Flight<P> {
         lookout.woken(wake_at, wake_at.since(self.begun));
         lookout.expect(lead.due);
         lookout.watch_until(lead.until);
+        lookout.land(lead.landing);
     }
 
     pub(super) fn point(&self) -> &Point {

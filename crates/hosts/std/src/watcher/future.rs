@@ -193,20 +193,23 @@ where
     /// A later poll.
     fn look(home: &Home, flight: &Flight<P>, context: &mut Context<'_>) -> Poll<Result<Report, Error>> {
         let (tag, clock) = (&flight.tag, &home.hub.clock);
-        let woken = wake_time::learn(&flight.lookout, &home.wake_time, clock);
+        wake_time::learn(&flight.lookout, &home.wake_time, clock);
         let who = core::ptr::from_ref(flight).addr();
         if let Some(outcome) = flight.outcome() {
             wake_time::stop(&flight.lookout, who);
             return Poll::Ready(outcome);
         }
         let trusted = flight.trusted();
-        if woken && trusted {
-            let other = flight.rehearsed(clock.now());
-            other.tag.waker.register(context.waker());
-            panics::let_go(other.tag.waker.take());
-        }
         let ended = || flight.is_over() || trusted && flight.word_reached();
-        let watched = wake_time::watch(&flight.lookout, who, clock, ended);
+        // Woken early it does so when it is about to watch closely.
+        let rehearse = || {
+            if trusted {
+                let other = flight.rehearsed(clock.now());
+                other.tag.waker.register(context.waker());
+                panics::let_go(other.tag.waker.take());
+            }
+        };
+        let watched = wake_time::watch(&flight.lookout, who, clock, home.nap, rehearse, ended);
         if watched == Watched::Ended && !flight.is_over() {
             flight.see(clock.now(), Seen::Reached);
         }

@@ -23,10 +23,16 @@ pub(super) struct Home {
     pub(super) wake_time: WakeTime,
     /// Has a task of it polled again that watches.
     pub(super) again: Again,
+    /// How long a task of it that is there too early may have its thread sleep at a time.
+    pub(super) nap: fn() -> Nanos,
 }
 
 /// Has a task polled again, from within its poll.
 pub(super) type Again = fn(&mut Context<'_>);
+
+fn short() -> Nanos {
+    Nanos::from_nanos(super::wake_time::NAP_NS)
+}
 
 fn wake(context: &mut Context<'_>) {
     context.waker().wake_by_ref();
@@ -34,11 +40,11 @@ fn wake(context: &mut Context<'_>) {
 
 impl Home {
     pub(super) fn new(hub: Arc<Hub>) -> Arc<Self> {
-        Self::with(hub, wake)
+        Self::with(hub, wake, short)
     }
 
-    pub(super) fn with(hub: Arc<Hub>, again: Again) -> Arc<Self> {
-        Arc::new(Self { hub, wake_time: WakeTime::new(), again })
+    pub(super) fn with(hub: Arc<Hub>, again: Again, nap: fn() -> Nanos) -> Arc<Self> {
+        Arc::new(Self { hub, wake_time: WakeTime::new(), again, nap })
     }
 }
 

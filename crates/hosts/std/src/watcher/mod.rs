@@ -46,7 +46,7 @@ pub use crew::AWAY_NS_MAX;
 pub use future::{LATE_US_MAX, WatcherWait, WordWait};
 pub use stats::WatcherStats;
 pub use tend::Tender;
-pub use wake_time::{WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
+pub use wake_time::{NAP_NS_MAX, WATCH_NS_MAX, WATCH_SLICE_NS_MAX};
 
 use core::fmt;
 use core::task::Context;
@@ -214,7 +214,26 @@ impl WatcherHandle {
     /// ```
     #[must_use]
     pub fn polled_again_by(self, again: fn(&mut Context<'_>)) -> Self {
-        Self { home: Home::with(Arc::clone(&self.home.hub), again) }
+        Self { home: Home::with(Arc::clone(&self.home.hub), again, self.home.nap) }
+    }
+
+    /// The same where `nap` says how long a task that was woken too early may have its thread sleep at a time, at most
+    /// [`NAP_NS_MAX`](crate::NAP_NS_MAX): for a runtime whose other threads take what becomes ready meanwhile. It is asked on that thread before each nap. Without, it is
+    /// so little that a nap is over within [`WATCH_SLICE_NS_MAX`](crate::WATCH_SLICE_NS_MAX), with what a timer is late by.
+    ///
+    /// A nap costs 4 us of a processor's time or more, however long it is (16-core virtual host of an H200).
+    ///
+    /// ```
+    /// use wakeline_core::Nanos;
+    /// use wakeline_std::Watcher;
+    /// let watcher = Watcher::new()?;
+    /// let handle = watcher.handle().naps_for(|| Nanos::from_micros(30));
+    /// # watcher.close(Watcher::CLOSE)?;
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn naps_for(self, nap: fn() -> Nanos) -> Self {
+        Self { home: Home::with(Arc::clone(&self.home.hub), self.home.again, nap) }
     }
 
     /// As [`Watcher::wait`].

@@ -166,7 +166,7 @@ where
             wake_time::stop(lookout, who);
             return Watched::NotAsked;
         }
-        wake_time::watch(lookout, who, &hub.clock, ended)
+        wake_time::watch(lookout, who, &hub.clock, self.home.nap, || (), ended)
     }
 
     fn again(&self, context: &mut Context<'_>) {

@@ -143,7 +143,9 @@ fn a_task_watches_in_slices_and_not_beyond_its_time() {
     let who = core::ptr::from_ref(&*flight).addr();
     let clock = Ticking(stage.time.clone());
     let mut slices = 0;
-    while wake_time::watch(&flight.lookout, who, &clock, || false) == Watched::Again {
+    while wake_time::watch(&flight.lookout, who, &clock, || wakeline_core::Nanos::ZERO, || (), || false)
+        == Watched::Again
+    {
         slices += 1;
         assert!(slices < 100);
     }

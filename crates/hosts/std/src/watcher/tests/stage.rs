@@ -175,7 +175,8 @@ impl Task {
         let mut watched = Watched::NotAsked;
         if outcome.is_none() {
             let ended = || flight.is_over() || flight.trusted() && flight.word_reached();
-            watched = wake_time::watch(&flight.lookout, who, &Passing(Cell::new(now)), ended);
+            let nap = || Nanos::ZERO;
+            watched = wake_time::watch(&flight.lookout, who, &Passing(Cell::new(now)), nap, || (), ended);
             if watched == Watched::Ended && !flight.is_over() {
                 flight.see(now, Seen::Reached);
             }
