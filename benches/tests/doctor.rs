@@ -31,7 +31,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
 
     let report = json(&output);
     for (pointer, keys) in [
-        ("", "version release quick machine park timers io_uring executors gpu cuda settings next"),
+        ("", "version release quick machine park timers io_uring executors gpu cuda metal settings next"),
         (
             "/machine",
             "cpu cpu_vendor arch cpus_online cpus_usable is_virtual is_virtual_hint os kernel clock_source \
@@ -49,6 +49,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
         ("/executors/0", "requested granted warnings"),
         ("/gpu", "loader_cache_read libraries nvidia_driver devices device_nodes"),
         ("/cuda", "version lacks devices error default_runtime default_runtime_error"),
+        ("/metal", "built works error"),
         ("/gpu/libraries/0", "name what path version found_by_loader"),
         ("/settings", "names values error"),
         ("/settings/values/0", "name value is_default"),

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `waits.rs` | one simulated program of waits, drawn from a seed and judged against the truth |
 //! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
+//! | `conform.rs` | the script of waits that every pair of backend and host passes |
+//! | `metal.rs` | a Metal device to test on: the fake |
 //! | `crowds/` | crowds of waits in real time on any host, drawn from a seed and judged against the truth |
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
 //! | `rig.rs` | a CUDA driver to test on: the stand-in, or the machine's own |
@@ -14,8 +16,10 @@
 //! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
 //! | `tests/TABLE.md` | which test keeps which promise |
 
+pub mod conform;
 pub mod crowds;
 pub mod kernels;
+pub mod metal;
 pub mod ops_rig;
 pub mod probe;
 pub mod rig;

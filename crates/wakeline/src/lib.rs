@@ -10,6 +10,7 @@
 //! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
 //! | `cudarc` | `wakeline::cuda::FromCudarc`: awaiting cudarc's streams; choose a CUDA version by a feature of your own dependency on cudarc |
 //! | `compile` | kernels from CUDA C at run time: `wakeline::cuda::Compiler`, and `compiler`, one by the environment |
+//! | `metal` | `wakeline::metal`: awaiting Metal's command buffers, on Apple's systems |
 //! | `ops` | `wakeline::ops`: lazy device operations, on those backends that are on; with `cuda`, `default_runtime` |
 //! | `sim` | `wakeline::sim`: the simulated device |
 //! | `tensor` | `wakeline::tensor`: tensors and kernels on them, with `ops`; `CudaTensor`, `SimTensor` |
@@ -42,6 +43,9 @@ pub use wakeline_core::*;
 #[cfg(feature = "cuda")]
 #[doc(inline)]
 pub use wakeline_cuda as cuda;
+#[cfg(feature = "metal")]
+#[doc(inline)]
+pub use wakeline_metal as metal;
 #[cfg(feature = "ops")]
 #[doc(inline)]
 pub use wakeline_ops as ops;

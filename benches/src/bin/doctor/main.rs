@@ -13,6 +13,7 @@
 //! | `ring.rs` | `io_uring` |
 //! | `gpu.rs` | libraries and devices, found by their files alone |
 //! | `cuda.rs` | what NVIDIA's driver says, and whether a store lands |
+//! | `metal.rs` | whether Metal gives what its points need |
 //! | `parse.rs` | reading what systems and tools print |
 //! | `next.rs` | what to do next |
 //! | `text.rs` | the report for people |
@@ -25,6 +26,7 @@
 mod cuda;
 mod gpu;
 mod machine;
+mod metal;
 mod next;
 mod park;
 mod parse;

@@ -7,6 +7,7 @@ use wakeline_uring::Probe;
 use crate::cuda::Driver;
 use crate::gpu::Gpu;
 use crate::machine::Machine;
+use crate::metal::Metal;
 use crate::next;
 use crate::park::WordPark;
 use crate::ring::Ring;
@@ -26,6 +27,7 @@ pub(crate) struct Report {
     pub(crate) executors: Vec<Executor>,
     pub(crate) gpu: Gpu,
     pub(crate) cuda: Driver,
+    pub(crate) metal: Metal,
     pub(crate) settings: Environment,
     /// What to do next, the most useful first.
     pub(crate) next: Vec<String>,
@@ -89,6 +91,7 @@ impl Report {
             executors: executors(caps)?,
             gpu: Gpu::find(),
             cuda: Driver::ask(!quick),
+            metal: Metal::ask(),
             settings: environment(Settings::from_env()),
             next: Vec::new(),
         };

@@ -116,6 +116,7 @@ pub(crate) fn page(report: &Report) -> String {
     gpu(&mut page, report);
     cuda(&mut page, report);
     default_runtime(&mut page, report);
+    page.line("Metal", report.metal.text());
     settings(&mut page, report);
     page.section("What to do next");
     if report.next.is_empty() {
