@@ -60,6 +60,16 @@ impl Cmd {
         self
     }
 
+    /// With this folder behind those that programs are looked for in.
+    pub(crate) fn path_also(self, folder: &Path) -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&path).chain([folder.to_owned()]);
+        match std::env::join_paths(folders) {
+            Ok(path) => self.env("PATH", path),
+            Err(_) => self,
+        }
+    }
+
     /// Runs it where we were started: its arguments may name files from there.
     pub(crate) fn here(self) -> Self {
         Self { here: true, ..self }

@@ -42,8 +42,8 @@ enum Task {
     Deps,
     /// Run the tests under loom
     Loom,
-    /// Build the core for targets without an operating system
-    Targets(AllowMissing),
+    /// Build, check or run for every target that is named, with what the machine has or can fetch
+    Targets(targets::Args),
     /// Run many seeded simulated runs
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
@@ -83,7 +83,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Tidy => tidy::run(),
         Task::Deps => deps::run(),
         Task::Loom => loom::run(),
-        Task::Targets(args) => missing::settle(targets::run(), args.allow_missing).map(drop),
+        Task::Targets(args) => targets::run(&args),
         Task::Soak(args) => soak::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),

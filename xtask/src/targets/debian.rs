@@ -1,8 +1,8 @@
-//! The sources of Rust's libraries out of Debian's archive.
+//! Packages out of Debian's archive, unpacked into folders: nothing is installed.
 //!
-//! Debian packs them for every release of Rust (`rust-src`, for all architectures, without dependencies). They come
-//! from its newer suites through an apt with folders of its own, so the system's package state is not touched; apt
-//! checks the archive's signature and the package's hash.
+//! They come through an apt with folders of its own, so the system's package state is not touched; apt checks the archive's signature and the packages'
+//! hashes. The sources of Rust's libraries are among them: Debian packs them for every release of Rust (`rust-src`, for all architectures, without
+//! dependencies).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cmd::Cmd;
 
 /// Where `rust-src` is looked for. The first keeps several releases at once.
-const SUITES: &[&str] = &["trixie-backports", "forky", "sid"];
+pub(crate) const RUST_SUITES: &[&str] = &["trixie-backports", "forky", "sid"];
 
 /// What apt checks signatures with.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -28,11 +28,11 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Sets an apt up in `folder` and reads the indexes.
+    /// Sets an apt up in `folder` and reads the indexes of these suites.
     ///
     /// # Errors
     /// This is no Debian, or the archive cannot be reached.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, suites: &[&str]) -> Result<Self> {
         let apt =
             Cmd::new("apt-get").arg("--version").works() && Cmd::new("dpkg-deb").arg("--version").works();
         ensure!(
@@ -45,13 +45,13 @@ impl Archive {
         }
         let mirror = mirror();
         let source = |suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
-        let sources: Vec<String> = SUITES.iter().map(source).collect();
+        let sources: Vec<String> = suites.iter().map(source).collect();
         fs::write(root.join("sources.list"), sources.concat())?;
         fs::write(root.join("status"), "")?;
         let conf = root.join("apt.conf");
         fs::write(&conf, configuration(&root))?;
         let archive = Self { folder: folder.to_owned(), conf };
-        // A suite that is gone is no fault as long as another has the package; versions() tells.
+        // A suite that is gone is no fault as long as another has the package; who fetches is told.
         if let Err(error) = archive.apt("apt-get").words("-qq update").read_quietly() {
             println!("  apt-get update: {error:#}");
         }
@@ -66,7 +66,7 @@ impl Archive {
         ensure!(
             !versions.is_empty(),
             "no rust-src in {} of {}; is the archive reachable?",
-            SUITES.join(", "),
+            RUST_SUITES.join(", "),
             mirror()
         );
         Ok(versions)
@@ -74,20 +74,11 @@ impl Archive {
 
     /// Downloads the package and puts its `library` folder into `to`.
     pub(crate) fn extract_libraries(&self, version: &str, to: &Path) -> Result<()> {
-        // apt puts a download into the folder it runs in, hence `env -C`.
-        let package = format!("rust-src={version}");
-        let inside = self.folder.join("deb");
-        fs::create_dir_all(&inside)?;
-        self.apt("env").arg("-C").arg(&inside).words("apt-get -qq download").arg(package).read_quietly()?;
-        let deb = fs::read_dir(&inside)?.flatten().map(|entry| entry.path()).find(|path| is_deb(path));
-        let deb = deb.context("apt-get downloaded no package")?;
-
         let unpacked = self.folder.join("unpacked");
         fs::create_dir_all(&unpacked)?;
-        let unpack = Cmd::new("dpkg-deb").arg("--fsys-tarfile").arg(deb);
-        let tar =
-            Cmd::new("tar").arg("-x").arg("-C").arg(&unpacked).words("--wildcards ./usr/src/rustc-*/library");
-        unpack.pipe_into(&tar)?;
+        for deb in self.download(&[&format!("rust-src={version}")])? {
+            unpack(&deb, &unpacked, "--wildcards ./usr/src/rustc-*/library")?;
+        }
         let library =
             fs::read_dir(unpacked.join("usr/src"))?.flatten().map(|entry| entry.path().join("library"));
         let library = library.into_iter().next().context("the package holds no sources")?;
@@ -95,9 +86,50 @@ impl Archive {
         fs::rename(&library, to.join("library")).with_context(|| format!("cannot move {}", library.display()))
     }
 
+    /// Downloads these packages, and nothing that they depend on, and unpacks them into `to`.
+    pub(crate) fn extract(&self, packages: &[&str], to: &Path) -> Result<()> {
+        fs::create_dir_all(to)?;
+        self.download(packages)?.iter().try_for_each(|deb| unpack(deb, to, WITHOUT_PAPER))
+    }
+
+    /// The same with all that they depend on, down to the C library: what is unpacked runs by its own loader.
+    pub(crate) fn extract_all(&self, packages: &[&str], to: &Path) -> Result<()> {
+        fs::create_dir_all(to)?;
+        let get = self.apt("apt-get").words("-qq install -y --no-install-recommends --download-only");
+        get.args(packages).read_quietly()?;
+        debs(&self.folder.join("apt/cache/archives"))?
+            .iter()
+            .try_for_each(|deb| unpack(deb, to, WITHOUT_PAPER))
+    }
+
+    /// The files of these packages, in a folder of their own.
+    fn download(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        let inside = self.folder.join("deb");
+        fs::create_dir_all(&inside)?;
+        // apt puts a download into the folder it runs in, hence `env -C`.
+        let get = self.apt("env").arg("-C").arg(&inside).words("apt-get -qq download");
+        get.args(packages).read_quietly()?;
+        let found = debs(&inside)?;
+        ensure!(found.len() == packages.len(), "apt-get downloaded {} of {packages:?}", found.len());
+        Ok(found)
+    }
+
     fn apt(&self, program: &str) -> Cmd {
         Cmd::new(program).env("APT_CONFIG", &self.conf).env("LC_ALL", "C")
     }
+}
+
+/// Options of tar: everything but what is to be read by people.
+const WITHOUT_PAPER: &str =
+    "--exclude=./usr/share/doc --exclude=./usr/share/man --exclude=./usr/share/locale";
+
+fn unpack(deb: &Path, to: &Path, options: &str) -> Result<()> {
+    let files = Cmd::new("dpkg-deb").arg("--fsys-tarfile").arg(deb);
+    files.pipe_into(&Cmd::new("tar").arg("-x").arg("-C").arg(to).words(options))
+}
+
+fn debs(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(fs::read_dir(folder)?.flatten().map(|entry| entry.path()).filter(|path| is_deb(path)).collect())
 }
 
 fn is_deb(path: &Path) -> bool {

@@ -81,7 +81,7 @@ fn make_copy(installed: &[Toolchain], cache: &Path) -> Result<Toolchain> {
     anyhow::ensure!(!movable.is_empty(), "no toolchain of rustup's is installed, so none can be copied");
 
     let unfinished = cache::Unfinished::new(cache)?;
-    let archive = debian::Archive::open(unfinished.path())?;
+    let archive = debian::Archive::open(unfinished.path(), debian::RUST_SUITES)?;
     let offered = archive.versions()?;
     let fitting = movable.iter().find_map(|t| Some((*t, debian::fitting(&offered, &t.release)?)));
     let (toolchain, version) = fitting.ok_or_else(|| {

@@ -16,9 +16,16 @@ pub(crate) use linux::{
 
 // Compiled on Linux too under test, so that the file cannot rot.
 #[cfg(any(not(target_os = "linux"), test))]
-#[cfg_attr(target_os = "linux", allow(dead_code))]
+#[cfg_attr(any(target_os = "linux", windows), allow(dead_code))]
 mod portable;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub(crate) use portable::{
+    Clock, Sleeper, process_cpu, set_timer_slack, thread_cpu, thread_switches, timer_slack,
+};
+
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub(crate) use windows::{
     Clock, Sleeper, process_cpu, set_timer_slack, thread_cpu, thread_switches, timer_slack,
 };
