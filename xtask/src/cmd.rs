@@ -113,6 +113,21 @@ impl Cmd {
         }
     }
 
+    /// Runs it with nothing shown, and ends it when it is not done after `limit`.
+    ///
+    /// # Errors
+    /// As [`Cmd::run_within`].
+    pub(crate) fn run_quietly_within(&self, limit: Duration) -> Result<()> {
+        println!("  $ {self}");
+        let mut command = self.command();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().with_context(|| self.cannot_start())?;
+        match wait_until(&mut child, Instant::now() + limit)? {
+            Some(status) => self.check(status),
+            None => Err(anyhow!("not done after {} s, ended; to repeat: {self}", limit.as_secs())),
+        }
+    }
+
     /// Runs it, handing every line of its standard output to `line` on top of showing it.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod instructions;
 mod interop;
 mod loom;
 mod missing;
+mod parks;
 mod soak;
 mod targets;
 mod tidy;
@@ -44,6 +45,8 @@ enum Task {
     Loom,
     /// Build, check or run for every target that is named, with what the machine has or can fetch
     Targets(targets::Args),
+    /// Execute the parks of x86-64 on two emulated processors, and write down what they did
+    Parks(AllowMissing),
     /// Run many seeded simulated runs
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
@@ -84,6 +87,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Deps => deps::run(),
         Task::Loom => loom::run(),
         Task::Targets(args) => targets::run(&args),
+        Task::Parks(args) => missing::settle(parks::run(), args.allow_missing).map(drop),
         Task::Soak(args) => soak::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),

@@ -7,6 +7,8 @@
 extern crate alloc;
 
 #[cfg(target_family = "wasm")]
+mod arena;
+#[cfg(target_family = "wasm")]
 mod module;
 mod script;
 

@@ -137,6 +137,14 @@ impl Builder {
         Ok(self.with_sources.get_or_init(|| found))
     }
 
+    /// The linker that comes with Rust.
+    ///
+    /// # Errors
+    /// As [`cargo`](Self::cargo).
+    pub(crate) fn linker(&self) -> Result<PathBuf> {
+        Ok(self.toolchain()?.linker())
+    }
+
     /// Where the target's things are built.
     pub(crate) fn folder(&self, triple: &str) -> PathBuf {
         self.target_dir.join(triple)

@@ -16,6 +16,9 @@ use crate::missing::Missing;
 /// Where a toolchain keeps the sources of its libraries.
 const SOURCES: &str = "lib/rustlib/src/rust";
 
+/// The machines that there are tools for.
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
 /// What `cargo run` and rustup tell us of the toolchain that runs us, and what must not reach another one.
 const FOREIGN_ENVS: &[&str] = &["CARGO", "LD_LIBRARY_PATH", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"];
 
@@ -123,6 +126,11 @@ impl Toolchain {
             .without_env(FOREIGN_ENVS)
             .env("RUSTC", self.sysroot.join("bin/rustc"));
         if self.release.contains("nightly") { cargo } else { cargo.env("RUSTC_BOOTSTRAP", "1") }
+    }
+
+    /// The linker that comes with it, for any target; it is told which by `-flavor`.
+    pub(crate) fn linker(&self) -> PathBuf {
+        self.sysroot.join("lib/rustlib").join(HOST).join("bin/rust-lld")
     }
 
     fn has_sources(&self) -> bool {
