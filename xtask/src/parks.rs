@@ -51,7 +51,7 @@ const RESULTS: &str = "benches/results/parks-bochs.jsonl";
 /// It does not build; a case is absent or did not come out as it should; the emulator cannot be had: a [`Missing`](crate::missing::Missing).
 pub(crate) fn run() -> Result<()> {
     let bochs = BOCHS.folder()?;
-    let builder = Builder::new()?;
+    let builder = Builder::new(true)?;
     let folder = builder.folder(TARGET).join("parks");
     fs::create_dir_all(&folder)?;
     let image = image(&builder, &folder)?;
@@ -60,12 +60,14 @@ pub(crate) fn run() -> Result<()> {
     for (model, has, hidden) in MODELS {
         println!("--> {model}: {has}");
         let said = boot(&bochs, &folder, &image, model)?;
+        let log = fs::read_to_string(folder.join(format!("{model}.log"))).unwrap_or_default();
+        let emulator = named(&log).unwrap_or("Bochs");
         let told = read(&said).with_context(|| format!("{model} said: {said}"))?;
         wrong.extend(judge(&told, has, hidden).into_iter().map(|what| format!("{model}: {what}")));
         for mut case in told {
             println!("  {case}");
             case["model"] = json!(model);
-            case["emulator"] = json!("Bochs 3.0");
+            case["emulator"] = json!(emulator);
             writeln!(lines, "{case}")?;
         }
     }
@@ -143,6 +145,12 @@ fn boot(bochs: &Path, folder: &Path, image: &Path, model: &str) -> Result<String
     Ok(said)
 }
 
+/// The emulator's name and version, from the head of its log.
+fn named(log: &str) -> Option<&str> {
+    let (_, name) = log.lines().next()?.split_once("] ")?;
+    name.starts_with("Bochs").then_some(name.trim())
+}
+
 /// The cases that it told.
 fn read(said: &str) -> Result<Vec<Value>> {
     let cases = said.lines().take_while(|line| *line != "DONE");
@@ -187,5 +195,10 @@ mod tests {
         let failed = read(&line("umwait", CASES[0], false)).unwrap();
         assert!(judge(&failed, "umwait", "mwaitx")[0].starts_with("not as it should"));
         assert!(read("panicked: at x").is_err());
+        assert_eq!(
+            named("00000000000i[      ] Bochs x86 Emulator 3.0\nmore"),
+            Some("Bochs x86 Emulator 3.0")
+        );
+        assert_eq!(named(""), None);
     }
 }

@@ -28,11 +28,15 @@ mod machine;
 #[cfg(target_os = "none")]
 mod parks;
 
+#[cfg(all(target_arch = "x86_64", not(test)))]
 #[path = "../../../crates/backends/wordwait/src/arch/mod.rs"]
 mod arch;
+#[cfg(all(target_arch = "x86_64", not(test)))]
 #[path = "../../../crates/backends/wordwait/src/features.rs"]
 mod features;
+#[cfg(all(target_arch = "x86_64", not(test)))]
 #[path = "../../../crates/backends/wordwait/src/park.rs"]
 mod park;
+#[cfg(all(target_arch = "x86_64", not(test)))]
 #[path = "../../../crates/backends/wordwait/src/ticks.rs"]
 mod ticks;

@@ -93,6 +93,7 @@ pub(crate) fn quiet() {
     out(0xA1, 0xFF);
 }
 
+// SAFETY: `boot.rs` has both names, of one piece of code that is only copied.
 unsafe extern "C" {
     static bare_second: u8;
     static bare_second_end: u8;

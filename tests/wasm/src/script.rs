@@ -1,4 +1,5 @@
 //! The waits: a port whose work ends at a moment, in one of some ways, and what has to come of it.
+#![allow(clippy::panic, clippy::missing_panics_doc, reason = "what goes wrong is a trap")]
 
 use alloc::rc::Rc;
 use core::cell::Cell;

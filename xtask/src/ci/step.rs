@@ -81,7 +81,7 @@ pub(crate) const STEPS: &[Step] = &[
         interop::run,
     ),
     step("loom", "what threads share is right in every interleaving", Group::Loom, loom::run),
-    step("targets", "every target builds, and runs where it can", Group::Targets, targets::run_all),
+    step("targets", "every target builds, and runs where it can", Group::Targets, targets::run_for_ci),
     step("soak", "seeded simulated runs lose no wait", Group::Soak, soak),
     step("instructions", "the hot paths cost no more than their limits", Group::Tests, instructions::run),
 ];

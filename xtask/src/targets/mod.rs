@@ -5,7 +5,7 @@
 //! | `wasm32-unknown-unknown`, `wasm32v1-none` | the core built; waits over a scripted port run in node |
 //! | `aarch64-apple-darwin` | checked: core, the std and tokio hosts, Metal |
 //! | `x86_64-pc-windows-gnu` | checked: core, the std and tokio hosts, CUDA |
-//! | `aarch64-unknown-linux-gnu` | the tests of the core, the hosts, operations and word waits built and run in an emulator, their parks disassembled |
+//! | `aarch64-unknown-linux-gnu` | the tests of word waits run in an emulator, their parks found in the built program; not in `ci`: the whole workspace checked, the tests of the core, the hosts, Metal, the simulated device and operations run |
 //!
 //! Where `rustup target add` put a target's libraries they are used. Where it did not and cannot, the libraries are
 //! built from their sources (`-Zbuild-std`), out of a copy of an installed toolchain: see [`toolchain`]. What else a target needs comes out of Debian's
@@ -18,6 +18,8 @@ pub(crate) mod kits;
 pub(crate) mod toolchain;
 mod wasm;
 
+use std::cell::OnceCell;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -89,13 +91,15 @@ const STD: &str = "std,panic_abort";
 pub(crate) struct Builder {
     target_dir: PathBuf,
     /// Made when the first target needs it.
-    with_sources: std::cell::OnceCell<Toolchain>,
+    with_sources: OnceCell<Toolchain>,
+    /// Whether it has the time for all that is done for a target: else for what `ci` asks.
+    pub(crate) full: bool,
 }
 
 impl Builder {
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(full: bool) -> Result<Self> {
         let target_dir = Workspace::load()?.target_directory.join("targets");
-        Ok(Self { target_dir, with_sources: std::cell::OnceCell::new() })
+        Ok(Self { target_dir, with_sources: OnceCell::new(), full })
     }
 
     /// A command of cargo for the target, whose libraries are installed, or are built: those named by `libraries`.
@@ -151,9 +155,9 @@ impl Builder {
     }
 }
 
-/// All targets, for `ci`.
-pub(crate) fn run_all() -> Result<()> {
-    run(&Args::default())
+/// All targets, for `ci`: of aarch64 Linux the word waits alone.
+pub(crate) fn run_for_ci() -> Result<()> {
+    each(&Args::default(), false)
 }
 
 /// Does what is done for each target, and tells how long each took.
@@ -161,13 +165,17 @@ pub(crate) fn run_all() -> Result<()> {
 /// # Errors
 /// A name that is no target's; the first target that fails; what a target needs and cannot be had, a [`Missing`](missing::Missing).
 pub(crate) fn run(args: &Args) -> Result<()> {
+    each(args, true)
+}
+
+fn each(args: &Args, full: bool) -> Result<()> {
     let known: Vec<&str> = TARGETS.iter().map(|target| target.triple).collect();
     for name in &args.targets {
         ensure!(known.contains(&name.as_str()), "`{name}` is not among the targets: {}", known.join(", "));
     }
     let asked =
         |target: &&Target| args.targets.is_empty() || args.targets.iter().any(|name| name == target.triple);
-    let builder = Builder::new()?;
+    let builder = Builder::new(full)?;
     let (mut table, mut lacking) = (String::new(), None);
     for target in TARGETS.iter().filter(asked) {
         println!("--> {}: {}", target.triple, target.what);
@@ -183,7 +191,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
             Err(error) => return Err(error),
         };
-        table += &format!("  {:<26} {:>6.1} s  {came}\n", target.triple, started.elapsed().as_secs_f64());
+        let took = started.elapsed().as_secs_f64();
+        writeln!(table, "  {:<26} {took:>6.1} s  {came}", target.triple)?;
     }
     print!("{table}");
     lacking.map_or(Ok(()), Err)
