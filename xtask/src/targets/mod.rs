@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Only these; all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
+    /// What `ci` does: of aarch64 Linux the word waits alone
+    #[arg(long)]
+    ci: bool,
     /// Go on, with a line `skipped:`, where the machine lacks what a target needs
     #[arg(long)]
     allow_missing: bool,
@@ -157,7 +160,7 @@ impl Builder {
 
 /// All targets, for `ci`: of aarch64 Linux the word waits alone.
 pub(crate) fn run_for_ci() -> Result<()> {
-    each(&Args::default(), false)
+    run(&Args { ci: true, ..Args::default() })
 }
 
 /// Does what is done for each target, and tells how long each took.
@@ -165,17 +168,13 @@ pub(crate) fn run_for_ci() -> Result<()> {
 /// # Errors
 /// A name that is no target's; the first target that fails; what a target needs and cannot be had, a [`Missing`](missing::Missing).
 pub(crate) fn run(args: &Args) -> Result<()> {
-    each(args, true)
-}
-
-fn each(args: &Args, full: bool) -> Result<()> {
     let known: Vec<&str> = TARGETS.iter().map(|target| target.triple).collect();
     for name in &args.targets {
         ensure!(known.contains(&name.as_str()), "`{name}` is not among the targets: {}", known.join(", "));
     }
     let asked =
         |target: &&Target| args.targets.is_empty() || args.targets.iter().any(|name| name == target.triple);
-    let builder = Builder::new(full)?;
+    let builder = Builder::new(!args.ci)?;
     let (mut table, mut lacking) = (String::new(), None);
     for target in TARGETS.iter().filter(asked) {
         println!("--> {}: {}", target.triple, target.what);
