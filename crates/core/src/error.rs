@@ -156,6 +156,12 @@ codes! {
     0x0039 InvalidArguments "kernel `{}` asks for `{}`, which does not hold for {}",
     /// There is no room in the queue of a stream behind a gate that may be closed. Arguments: how many entries were asked for, how many are taken, how many there are.
     0x003A QueueFull "{} more entries were to be enqueued in a stream whose queue has {} of at most {}, and a gate that is closed may be in front of them, so that room cannot be waited for: enqueue less ahead, or open the gate first; many operations go a few at a time by `join_all`",
+    /// Something cannot be recorded in a graph. Arguments: what, what to do instead.
+    0x003B CaptureRefused "{} cannot be part of a graph: {}",
+    /// What was captured cannot be made into a graph that can be launched. Arguments: the backend, the node that is the reason, why.
+    0x003C GraphRefused "{}: what was captured cannot be launched as a graph because of {}: {}",
+    /// A graph cannot be changed so. Arguments: the backend, the node that is the reason, why.
+    0x003D GraphMismatch "{}: the graph cannot be changed so because of {}: {}",
 }
 
 impl ErrorCode {

@@ -60,13 +60,17 @@ impl<'s, D: Device> Branches<'s, D> {
     pub(crate) fn new(submission: &'s mut Submission<D>, count: usize) -> Result<Self, Error> {
         let (home, touched) = (submission.stream.clone(), submission.touched.get());
         let (mut streams, around) = (SmallVec::new(), submission.at_work);
-        if let (Some(runtime), Some(permit)) = (&submission.elsewhere, &mut submission.permit) {
+        if let Some(recording) = &mut submission.recording {
+            streams.extend(recording.branches(home.core(), count.saturating_sub(1)));
+        } else if let (Some(runtime), Some(permit)) = (&submission.elsewhere, &mut submission.permit) {
             let count = count.saturating_sub(1);
             streams.extend(runtime.branches((&home, permit), &mut submission.at_work, count));
             streams.reverse();
         }
         let mut behind = None;
-        if touched && streams.iter().any(Option::is_some) {
+        // A stream becomes part of a capture by waiting for something of it.
+        let begins = touched || submission.records();
+        if begins && streams.iter().any(Option::is_some) {
             behind = Some(submission.record()?);
         }
         // The first runs in home.
@@ -107,7 +111,7 @@ impl<'s, D: Device> Branches<'s, D> {
             None
         };
         let pending = op.execute(self.submission);
-        let end = if self.submission.touched.get() {
+        let end = if self.submission.touched.get() || self.submission.records() {
             // Where it cannot be recorded, joining tries again, and says so.
             self.submission.record().ok()
         } else {
@@ -144,8 +148,12 @@ impl<'s, D: Device> Branches<'s, D> {
         let mut joined = Ok(());
         for (stream, end) in core::mem::take(&mut self.away) {
             if let Err(error) = self.submission.join(&stream, end) {
-                self.submission.part_from(stream);
+                if !self.submission.records() {
+                    self.submission.part_from(stream);
+                }
                 joined = joined.and(Err(error));
+            } else if let Some(recording) = &mut self.submission.recording {
+                recording.give_back(stream);
             }
         }
         joined

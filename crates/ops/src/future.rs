@@ -225,7 +225,8 @@ impl<O: DeviceOp> DeviceFuture<O> {
             *self.state = State::Waits(op, stream, runtime);
             return Poll::Pending;
         };
-        let wish = Wish { kind: Kind::of::<O>(self.key), late_us: self.late_us };
+        let key = if self.key == 0 { op.kind_key() } else { self.key };
+        let wish = Wish { kind: Kind::of::<O>(key), late_us: self.late_us };
         let mut submission = Submission::new(stream.clone(), permit);
         submission.elsewhere = runtime;
         // Written where it stays, and not handed through: it is large.

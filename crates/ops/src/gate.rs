@@ -201,6 +201,10 @@ impl<D: Gates> DeviceOp for GateOp<D> {
     type Output = ();
 
     fn execute(self, submission: &mut Submission<D>) -> Result<(), Error> {
+        submission.not_recorded(
+            &"a wait for a gate, which opens once,",
+            &"have the launch of the graph come behind it: `opened.then(|()| graph.launch())`",
+        )?;
         let inner = self.0;
         submission.hear(Arc::clone(&inner) as Arc<dyn Verdict>);
         if inner.opened().is_some() {

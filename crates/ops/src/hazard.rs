@@ -22,12 +22,13 @@ use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
 use crate::events::Place;
-use crate::port::{Memory, Promise};
+use crate::port::{Device, Memory, Promise};
+use crate::runtime::Core;
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::{Lock, MutexGuard};
@@ -78,10 +79,13 @@ enum Origin {
     Foreign(Option<Owner>),
 }
 
+/// The number of no submission.
+const NOBODY: u64 = u64::MAX;
+
 /// What owns memory that was not allocated here.
 type Owner = Box<dyn Any + Send + Sync>;
 
-struct Uses<D: Memory> {
+pub(crate) struct Uses<D: Device> {
     written: Option<Use<D>>,
     /// Since it was written: the last of each stream.
     read: Vec<Use<D>>,
@@ -90,12 +94,16 @@ struct Uses<D: Memory> {
 }
 
 /// Keeps its stream until another use has taken its place.
-struct Use<D: Memory> {
+pub(crate) struct Use<D: Device> {
     stream: Stream<D>,
     place: Place,
 }
 
-impl<D: Memory> Use<D> {
+impl<D: Device> Use<D> {
+    pub(crate) const fn at(&self) -> (&Stream<D>, Place) {
+        (&self.stream, self.place)
+    }
+
     fn has_landed(&self) -> bool {
         self.stream.has_landed(self.place)
     }
@@ -103,7 +111,7 @@ impl<D: Memory> Use<D> {
 
 /// What a call's use of a buffer asks of its record.
 #[derive(Clone, Copy)]
-enum Wants {
+pub(crate) enum Wants {
     /// It is known of by its submission's uses before.
     Nothing,
     Use {
@@ -184,6 +192,15 @@ impl<D: Memory> Storage<D> {
     ) -> Result<Arc<Self>, Error> {
         // Numbers say nothing but which is locked first.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        if submission.records() {
+            let (what, instead) = match origin {
+                Origin::Allocated => ("an allocation", "allocate before the capture, and hand the memory in"),
+                Origin::Foreign(_) => {
+                    ("memory of somebody else that is brought in", "bring it in before the capture")
+                }
+            };
+            submission.not_recorded(&what, &instead)?;
+        }
         submission.room(2)?;
         let stream = submission.stream().clone();
         let place = submission.open()?;
@@ -265,15 +282,19 @@ impl<D: Memory> fmt::Debug for Touch<'_, D> {
     }
 }
 
-impl<D: Memory> Uses<D> {
+impl<D: Device> Uses<D> {
+    pub(crate) const fn new() -> Self {
+        Self { written: None, read: Vec::new(), kept_by: NOBODY }
+    }
+
     /// What the use has to wait for in this stream.
-    fn before(&self, stream: u64, writes: bool) -> impl Iterator<Item = &Use<D>> {
+    pub(crate) fn before(&self, stream: u64, writes: bool) -> impl Iterator<Item = &Use<D>> {
         let read = self.read.iter().filter(move |_| writes);
         self.written.iter().chain(read).filter(move |before| before.stream.id() != stream)
     }
 
     /// A place that comes behind all of `before`. One of the same stream gives its place to it, and so no stream is counted once more.
-    fn note(&mut self, stream: &Stream<D>, place: Place, writes: bool) {
+    pub(crate) fn note(&mut self, stream: &Stream<D>, place: Place, writes: bool) {
         let before = if writes {
             self.read.clear();
             self.written.as_mut().filter(|before| before.stream.id() == stream.id())
@@ -306,7 +327,7 @@ impl<D: Memory> Uses<D> {
 
     /// How many uses in other streams than this it has to wait for. Takes out those that are known to have landed: nobody has to wait for them, nor to keep their streams.
     #[inline]
-    fn settle(&mut self, stream: u64, writes: bool, landed: &mut Few<Use<D>>) -> u32 {
+    fn settle(&mut self, stream: u64, writes: bool, landed: &mut SmallVec<impl Array<Item = Use<D>>>) -> u32 {
         let mut before = 0;
         if let Some(written) = &self.written
             && written.stream.id() != stream
@@ -371,26 +392,51 @@ impl<D: Memory> Submission<D> {
             self.enter(1);
             return enqueue(self.stream.device(), self.stream.raw());
         }
+        if self.records() {
+            return self.touch_recorded(&order, enqueue);
+        }
+        let items =
+            order.iter().map(|&(storage, writes)| Item { uses: &storage.uses, writes, keeps: Some(storage) });
+        self.in_order::<[(MutexGuard<'_, Uses<D>>, Wants); 8], [Use<D>; 8]>(items, || true, enqueue).map(drop)
+    }
+
+    /// Makes one call that enqueues work, with these records locked, behind all that it conflicts with; later uses come behind it. False, and nothing was enqueued, where it was not `current`
+    /// any more once they were locked.
+    #[inline]
+    pub(crate) fn in_order<'u, L, U>(
+        &mut self,
+        items: impl Iterator<Item = Item<'u, D>> + Clone,
+        current: impl Fn() -> bool,
+        enqueue: impl FnOnce(&D, &D::Stream) -> Result<(), Error>,
+    ) -> Result<bool, Error>
+    where
+        L: Array<Item = (MutexGuard<'u, Uses<D>>, Wants)>,
+        U: Array<Item = Use<D>>,
+    {
         let stream = self.stream.id();
         // Streams that nobody may have any more: dropped without the locks.
-        let mut landed = Few::new();
-        let mut locked: Few<(MutexGuard<'_, Uses<D>>, Wants)>;
+        let mut landed: SmallVec<U> = SmallVec::new();
+        let mut locked: SmallVec<L>;
         let (mut before, mut asked) = (0_u32, 0);
         let place = loop {
             // Without the locks: room may have to be waited for, and an event be made.
             self.room(before.saturating_add(1 + u32::from(self.open.is_none())))?;
             let place = self.open()?;
-            locked = Few::new();
+            locked = SmallVec::new();
             before = 0;
-            for &(storage, writes) in &order {
-                let mut uses = storage.uses.lock();
-                let wants = if uses.kept_by == self.number && uses.is_at(stream, place, writes) {
+            for Item { uses, writes, keeps } in items.clone() {
+                let mut uses = uses.lock();
+                let is_kept = keeps.is_none() || uses.kept_by == self.number;
+                let wants = if is_kept && uses.is_at(stream, place, writes) {
                     Wants::Nothing
                 } else {
                     before = before.saturating_add(uses.settle(stream, writes, &mut landed));
                     Wants::Use { writes }
                 };
                 locked.push((uses, wants));
+            }
+            if !current() {
+                return Ok(false);
             }
             let entries = before.saturating_add(1);
             // Each time it is for more: for other streams that have come meanwhile.
@@ -400,15 +446,25 @@ impl<D: Memory> Submission<D> {
             drop(locked);
             asked = entries;
         };
-        for ((uses, wants), (storage, _)) in locked.iter_mut().zip(&order) {
+        // What it waits for by now: of one stream the latest place.
+        let mut waited: Few<(u64, u64)> = Few::new();
+        for ((uses, wants), Item { keeps, .. }) in locked.iter_mut().zip(items) {
             let Wants::Use { writes } = *wants else { continue };
             // Before anything is enqueued: whatever happens from here on, the buffers stay until this submission's work is done.
-            if uses.kept_by != self.number {
-                self.retain_shared(*storage);
+            if let Some(storage) = keeps
+                && uses.kept_by != self.number
+            {
+                self.retain_shared(storage);
                 uses.kept_by = self.number;
             }
             if before > 0 {
                 for before in uses.before(stream, writes) {
+                    let (id, number) = (before.stream.id(), before.place.number);
+                    match waited.iter_mut().find(|(other, _)| *other == id) {
+                        Some((_, place)) if *place >= number => continue,
+                        Some((_, place)) => *place = number,
+                        None => waited.push((id, number)),
+                    }
                     self.wait_behind(&before.stream, before.place)?;
                 }
             }
@@ -421,6 +477,35 @@ impl<D: Memory> Submission<D> {
                 uses.note(&self.stream, place, writes);
             }
         }
-        Ok(())
+        Ok(true)
+    }
+}
+
+/// A record that a call is ordered by.
+pub(crate) struct Item<'u, D: Memory> {
+    pub(crate) uses: &'u Lock<Uses<D>>,
+    pub(crate) writes: bool,
+    /// Whose it is, where the submission is to keep that.
+    pub(crate) keeps: Option<&'u Arc<Storage<D>>>,
+}
+
+impl<D: Memory> Clone for Item<'_, D> {
+    fn clone(&self) -> Self {
+        Self { uses: self.uses, writes: self.writes, keeps: self.keeps }
+    }
+}
+
+impl<D: Memory> Storage<D> {
+    pub(crate) const fn uses(&self) -> &Lock<Uses<D>> {
+        &self.uses
+    }
+
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is memory of these runtimes.
+    pub(crate) fn is_of(&self, core: &Arc<Core<D>>) -> bool {
+        Arc::ptr_eq(self.stream.core(), core)
     }
 }

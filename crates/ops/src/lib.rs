@@ -12,6 +12,7 @@
 //! | to compose them | [`value`], [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::map_host`], [`zip!`], [`all`], [`DeviceOp::shared`] and the others of [`DeviceOp`] |
 //! | many at a time | [`zip!`], [`all`], [`Runtime::join_all`], [`DeviceOp::in_one_stream`] |
 //! | to enqueue ahead, and start by a store | [`gate()`] |
+//! | to enqueue the same again and again | [`DeviceOp::graph_on`], [`Graph`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`], [`ByPriority`], [`Runtime::scheduled`], [`Stream`], [`guide::policies`] |
 //! | memory, kernels | the tensors of `wakeline-tensor` |
@@ -57,6 +58,7 @@ mod flight;
 mod fork;
 mod future;
 mod gate;
+mod graph;
 pub mod guide;
 mod hazard;
 mod interest;
@@ -104,6 +106,7 @@ pub use counts::FlightCounts;
 pub use drain::Drain;
 pub use future::DeviceFuture;
 pub use gate::{GATE_MS_MAX, Gate, GateOp, gate};
+pub use graph::{Graph, GraphArg, GraphNode, Recorder, Replay};
 pub use hazard::{Foreign, Storage, Touch};
 pub use into_op::{Gives, Giving, IntoDeviceOp, OfDevice};
 pub use join::{JOIN_MAX, JoinAll};

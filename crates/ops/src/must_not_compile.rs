@@ -125,3 +125,14 @@
 //!     launch(kernel, shape, [])
 //! }
 //! ```
+//!
+//! A launch of a graph gives nothing on the host, so what is read there cannot be recorded in one:
+//!
+//! ```compile_fail,E0271
+//! use wakeline_ops::{DeviceOp, Stream};
+//! use wakeline_sim::SimDevice;
+//! use wakeline_tensor::Tensor;
+//! fn record(tensor: &Tensor<u8, SimDevice>, stream: &Stream<SimDevice>) {
+//!     let graph = tensor.to_host().graph_on(stream);
+//! }
+//! ```

@@ -38,6 +38,11 @@ use crate::sync::{Condvar, Lock};
 /// How long an operation waits in the midst of its submission for another thread that submits what it shares.
 pub(crate) const SHARED_WAIT_MS_MAX: u64 = 100;
 
+/// Why one cannot be recorded: others would take it for done, and nothing of it would have run.
+const SHARED_IDLE: &str = "a shared operation, or a part of one, that did not run yet,";
+const SHARED_BEHIND_GATE: &str = "a shared operation that is behind a gate";
+const RUN_IT_BEFORE: &str = "run it before the capture";
+
 pub(crate) struct Once<O: DeviceOp, V> {
     state: Lock<State<O, V>>,
     /// It is not being submitted any more.
@@ -158,6 +163,9 @@ impl<O: DeviceOp, V> Once<O, V> {
                 {
                     return Err(Error::new(ErrorCode::ForeignMemory, []));
                 }
+                if submission.records() && !done.heard.is_empty() {
+                    return submission.not_recorded(&SHARED_BEHIND_GATE, &RUN_IT_BEFORE).and(Err(busy()));
+                }
                 let value = take(&mut done.value);
                 let end = done.place.as_ref().map(|end| (end.stream.clone(), end.place));
                 let heard = done.heard.clone();
@@ -172,6 +180,10 @@ impl<O: DeviceOp, V> Once<O, V> {
                 return Ok(value);
             }
             State::Idle(_) | State::Submitting(_) => {}
+        }
+        if submission.records() {
+            drop(state);
+            return submission.not_recorded(&SHARED_IDLE, &RUN_IT_BEFORE).and(Err(busy()));
         }
         let idle = core::mem::replace(&mut *state, State::submitting());
         drop(state);
@@ -264,6 +276,10 @@ impl<D: crate::port::Device> Submission<D> {
         if stream.id() == self.stream.id() {
             // What it gives was enqueued here.
             self.touched.set(true);
+            return Ok(());
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.come_behind(stream, place);
             return Ok(());
         }
         self.wait_behind(stream, place)

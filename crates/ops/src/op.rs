@@ -7,14 +7,15 @@ use core::marker::PhantomData;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
-use wakeline_core::Error;
+use wakeline_core::{Error, ErrorCode};
 
 use crate::boxed::{Boxed, BoxedHost};
 use crate::future::DeviceFuture;
+use crate::graph::Graph;
 use crate::lock::Submits;
 use crate::map::{FirstOf, InArc, LastOf, Map, MapHost};
 use crate::policy::SchedulingPolicy;
-use crate::port::Device;
+use crate::port::{Device, Graphs};
 use crate::runtime::Runtime;
 use crate::shared::Shared;
 use crate::small::{AndThenWithContext, Inspect, ThenUnchecked, UnwrapArc};
@@ -106,6 +107,11 @@ pub trait DeviceOp:
     /// [`ENTRIES_MAX`](crate::ENTRIES_MAX). What wraps an operation adds up. Provided: one.
     fn entries(&self) -> u32 {
         1
+    }
+
+    /// What tells apart operations of this type that take different times, where nobody says so by [`keyed`](DeviceFuture::keyed). Provided: nothing does.
+    fn kind_key(&self) -> u64 {
+        0
     }
 
     /// Goes on with an operation made of this one's output, in the same stream. The closure runs at submission, over names of what the
@@ -424,6 +430,31 @@ pub trait DeviceOp:
         F: FnOnce(Self::Pending) -> N + Send + 'static,
     {
         ThenUnchecked(self, next)
+    }
+
+    /// Records it in a graph, to be launched again and again, by default in this stream; see [`Graph`]. Nothing of it runs now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::scope`].
+    fn graph_on(self, stream: &Stream<Self::Device>) -> Result<Graph<Self::Device, Self::Pending>, Error>
+    where
+        Self: DeviceOp<Device: Graphs, Output = <Self as DeviceOp>::Pending>,
+    {
+        Graph::capture(stream, self)
+    }
+
+    /// The same, with the next stream of the runtime bound here; see [`Runtime::enter`].
+    ///
+    /// # Errors
+    ///
+    /// As [`graph_on`](Self::graph_on); [`NoRuntime`](wakeline_core::ErrorCode::NoRuntime) where none is bound.
+    fn graph(self) -> Result<Graph<Self::Device, Self::Pending>, Error>
+    where
+        Self: DeviceOp<Device: Graphs, Output = <Self as DeviceOp>::Pending>,
+    {
+        let runtime = crate::ambient::current().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))?;
+        self.graph_on(&Runtime::next_stream(&runtime, None)?)
     }
 
     /// Binds it to a runtime: await what this gives, or call its [`sync`](DeviceFuture::sync). Submits nothing.

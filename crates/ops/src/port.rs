@@ -7,6 +7,7 @@
 //! | [`Pools`] | what its memory comes to, and bounds of it |
 //! | [`Launch`] | kernels |
 //! | [`HostKernels`] | kernels that are functions of the host, where the device is simulated |
+//! | [`Graphs`] | work that is captured once and launched again and again |
 //! | [`Gates`] | words that streams wait for, until the host opens them |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
@@ -20,11 +21,13 @@
 // What makes a promise is declared unsafe; nothing unsafe is done here.
 #![allow(unsafe_code)]
 
+mod graphs;
 mod host;
 mod shape;
 
 use wakeline_core::{CompletionPort, Error, LineRef};
 
+pub use graphs::{Graphs, Node, NodeKind};
 pub use host::{HostArgs, HostKernels};
 pub use shape::{Shape, ShapeLimits};
 
@@ -41,6 +44,9 @@ pub enum Priority {
 }
 
 /// A caller's word that what a method lists under *Promise* holds; for all of them, that the arguments are of that device.
+///
+/// Where the call is recorded in a graph it is not done before the last launch of that is: [`Submission::retain`](crate::Submission::retain) and
+/// [`Submission::touch`](crate::Submission::touch) keep things for as long.
 ///
 /// ```compile_fail,E0603
 /// let promise = wakeline_ops::port::Promise(()); // nobody makes one in safe code
@@ -164,7 +170,7 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     /// Calls `function` on a thread of the host when the work enqueued so far has ended; what is enqueued behind waits for it.
     ///
-    /// MUST call it at most once, and drop it where it is never called, at the latest when somebody hears of the fault that it is behind. The function
+    /// MUST be an error in a stream that is being captured: it would be called by each launch of the graph. MUST call it at most once, and drop it where it is never called, at the latest when somebody hears of the fault that it is behind. The function
     /// MUST NOT call the device or wait for it, and is dropped where it is called.
     ///
     /// # Errors

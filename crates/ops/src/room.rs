@@ -199,6 +199,9 @@ impl<D: Device> Submission<D> {
 
     #[cold]
     fn settle_others(&mut self) {
+        if self.records() {
+            return;
+        }
         let (entered, budget) = (self.entered.get(), self.budget);
         let (more, less) = (entered.saturating_sub(budget), budget.saturating_sub(entered));
         let stream = self.stream.clone();
@@ -215,7 +218,7 @@ impl<D: Device> Submission<D> {
     pub(crate) fn enter_branch(&mut self, stream: &Stream<D>) -> Account {
         let outer = Account { entered: self.entered.get(), budget: self.budget, open: self.open.take() };
         self.entered.set(0);
-        self.budget = 0;
+        self.budget = if self.records() { u32::MAX } else { 0 };
         if let Some(places) = self.permit.as_mut().and_then(|permit| permit.also().as_mut())
             && let Some(share) = places.share(stream.lane())
         {
@@ -293,7 +296,10 @@ impl<D: Device> Submission<D> {
     }
 
     /// Has what is enqueued from now on wait for a place of another stream, unless that is known to have landed.
-    pub(crate) fn wait_behind(&self, other: &Stream<D>, place: Place) -> Result<(), Error> {
+    pub(crate) fn wait_behind(&mut self, other: &Stream<D>, place: Place) -> Result<(), Error> {
+        if let Some(recording) = &mut self.recording {
+            return recording.wait_behind(&self.stream, other, place);
+        }
         if self.stream.wait_behind(other, place)? {
             self.touched.set(true);
             self.enter(1);

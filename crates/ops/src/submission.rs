@@ -8,6 +8,7 @@ use wakeline_core::Error;
 
 use crate::counts::Counters;
 use crate::events::Place;
+use crate::graph::Recording;
 use crate::lane::Permit;
 use crate::op::DeviceOp;
 use crate::owner::{Owner, Owners};
@@ -42,6 +43,8 @@ pub struct Submission<D: Device> {
     pub(crate) verdicts: Verdicts,
     /// It waits for the host at a gate.
     pub(crate) held: bool,
+    /// What it enqueues becomes part of a graph, and does not run.
+    pub(crate) recording: Option<Box<Recording<D>>>,
 }
 
 /// What somebody has to say of work that is done.
@@ -89,6 +92,27 @@ impl<D: Device> Submission<D> {
             budget,
             verdicts: None,
             held: false,
+            recording: None,
+        }
+    }
+
+    /// One that is no flight: what it enqueues does not run.
+    pub(crate) fn uncounted(stream: Stream<D>) -> Self {
+        Self {
+            stream,
+            owners: Owners::new(),
+            permit: None,
+            departed: true,
+            number: 0,
+            elsewhere: None,
+            at_work: 0,
+            touched: Cell::new(false),
+            open: None,
+            entered: Cell::new(0),
+            budget: u32::MAX,
+            verdicts: None,
+            held: false,
+            recording: None,
         }
     }
 

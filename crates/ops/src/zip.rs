@@ -193,8 +193,10 @@ impl<O: DeviceOp> DeviceOp for InOneStream<O> {
     fn execute(self, submission: &mut Submission<O::Device>) -> Result<O::Pending, Error> {
         // A panic ends the submission, in which nothing branches any more.
         let elsewhere = submission.elsewhere.take();
+        let recorded_so = submission.record_in_one_stream(true);
         let pending = self.0.execute(submission);
         submission.elsewhere = elsewhere;
+        submission.record_in_one_stream(recorded_so);
         pending
     }
 

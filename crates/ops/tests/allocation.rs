@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 use noop::{Noop, NoopKernel, NoopTender};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use wakeline_core::Error;
-use wakeline_ops::port::Shape;
-use wakeline_ops::{Completion, DeviceOp, Runtime, RuntimeConfig, StreamPoolRoundRobin, value, zip};
+use wakeline_ops::port::{Priority, Shape};
+use wakeline_ops::{Completion, DeviceOp, Graph, Runtime, RuntimeConfig, StreamPoolRoundRobin, value, zip};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::{KernelArg, Tensor, kernel, launch};
 
@@ -95,6 +95,16 @@ fn operations_allocate_nothing() {
         at_once(call.on(&runtime)).map(|(.., n)| n)
     };
     assert_eq!(allocations(1_000, borrowed), 0, "a typed launch");
+    // A graph of as many buffers as a launch has room for.
+    let tensors: Vec<_> = (0..31).map(|_| Tensor::<u8, _>::full(8, 1).on(&runtime).sync().unwrap()).collect();
+    let graph = Graph::scope(&runtime.stream(Priority::Normal).unwrap(), |graph| {
+        // SAFETY: the kernel does nothing.
+        let write = |tensor| unsafe { launch(NoopKernel, SHAPE, [KernelArg::write(tensor)]) };
+        tensors.iter().try_for_each(|tensor| graph.record(write(tensor)))
+    });
+    let graph = graph.unwrap();
+    let launched = || at_once(graph.launch().on(&runtime)).map(|()| 42);
+    assert_eq!(allocations(1_000, launched), 0, "the launch of a graph");
     let mut scope = Box::pin(runtime.scope(async {
         let run = || at_once(chain(Arc::clone(&tensor)).into_future());
         assert_eq!(allocations(1_000, run), 0, "in a scope");

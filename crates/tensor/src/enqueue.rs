@@ -3,7 +3,8 @@
 //! What makes the promises hold:
 //! 1. Device memory is reached by [`Submission::touch`] alone, which keeps it until the work is done and orders what else uses it.
 //! 2. Pinned memory has one name, a [`Fresh`], while nothing in flight uses it; sending it or fetching into it has the submission keep it, and leaves at most a
-//!    [`Landed`], which reads it, and is a [`Fresh`] again, once the work is done.
+//!    [`Landed`], which reads it, and is a [`Fresh`] again, once the work is done. Of work that is recorded in a graph that is once the graph and all its launches are
+//!    gone; none of those writes it, for a fetch cannot be recorded.
 
 #![allow(unsafe_code)]
 
@@ -172,6 +173,7 @@ impl<D: Memory> Fresh<D> {
 
     /// Fetches a span into its first bytes.
     pub(crate) fn fetch(self, submission: &mut Submission<D>, from: Span<'_, D>) -> Result<Landed<D>, Error> {
+        is_read_once(submission)?;
         submission.retain_shared(&self.pinned);
         submission.touch(&[from.storage.read()], |device, stream| {
             // SAFETY: 1 and 2 of the module.
@@ -189,6 +191,7 @@ impl<D: Memory> Fresh<D> {
         bytes_each: usize,
         plan: &Plan,
     ) -> Result<Landed<D>, Error> {
+        is_read_once(submission)?;
         let from = from.span(bytes_each);
         submission.retain_shared(&self.pinned);
         each(submission, &[from.storage.read()], plan, |device, stream, from_offset, to_offset| {
@@ -202,6 +205,14 @@ impl<D: Memory> Fresh<D> {
         })?;
         Ok(Landed::landing(submission, self.pinned))
     }
+}
+
+/// A read to the host cannot be recorded in a graph: its memory is written again by each launch, while the host may read it.
+fn is_read_once<D: Memory>(submission: &mut Submission<D>) -> Result<(), Error> {
+    submission.not_recorded(
+        &"a read to the host",
+        &"read what it would have read behind a launch: `graph.launch().then(|()| tensor.to_host())`",
+    )
 }
 
 /// How numbers of a layout, of so many bytes each, are fetched row by row.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use wakeline_core::Error;
 use wakeline_ops::port::{self, Arg, At, Memory, Promise, Shape};
-use wakeline_ops::{DeviceOp, Submission, Touch, device_op};
+use wakeline_ops::{DeviceOp, Graph, GraphArg, Submission, Touch, device_op};
 
 use crate::block::Block;
 use crate::element::Element;
@@ -92,6 +92,35 @@ pub unsafe fn launch<D: port::Launch>(
     args: impl IntoIterator<Item = KernelArg<D>>,
 ) -> Launch<D> {
     Launch { kernel, shape, args: args.into_iter().collect() }
+}
+
+/// Has a node of a graph launch `kernel` on these arguments from its next launch on; see [`Graph::set_kernel`].
+///
+/// # Errors
+///
+/// As [`Graph::set_kernel`].
+///
+/// # Safety
+///
+/// As [`Graph::set_kernel`]; as of [`launch`], what is written is handed in by [`KernelArg::write`].
+pub unsafe fn set_kernel<D: port::Graphs, T>(
+    graph: &Graph<D, T>,
+    node: usize,
+    kernel: &D::Kernel,
+    shape: Shape,
+    args: impl IntoIterator<Item = KernelArg<D>>,
+) -> Result<(), Error> {
+    let args: SmallVec<[KernelArg<D>; ARGS_INLINE]> = args.into_iter().collect();
+    let args: SmallVec<[GraphArg<'_, D>; ARGS_INLINE]> = args
+        .iter()
+        .map(|arg| match &arg.0 {
+            Kind::Word(word) => GraphArg::Word(*word),
+            Kind::Read(block, offset) => GraphArg::Read(block.storage(), *offset),
+            Kind::Write(block, offset) => GraphArg::Write(block.storage(), *offset),
+        })
+        .collect();
+    // SAFETY: as the caller says.
+    unsafe { graph.set_kernel(node, kernel, shape, &args) }
 }
 
 /// See [`launch`].

@@ -72,7 +72,7 @@ pub use dims::{Dims, RANK_MAX};
 pub use element::{Element, ElementSize, Number};
 pub use generate::Generated;
 pub use host::{FromHost, HostCopy, Overwrite, ToHost};
-pub use kernel::{KernelArg, Launch, launch};
+pub use kernel::{KernelArg, Launch, launch, set_kernel};
 pub use lend::{Lent, LentFuture};
 pub use partition::{IntoPartition, Partition, Tile};
 pub use pinned::{FetchInto, InFlight, OverwriteFrom, PinnedBuffer};

@@ -8,10 +8,10 @@ use core::fmt;
 use wakeline_core::{ContextKey, Error, Nanos};
 
 use crate::device::SimDevice;
-use crate::job::{Job, SimKernel, SimRows, Slot};
+use crate::job::{Effect, Job, SimKernel, SimRows, Slot};
 use crate::memory::{MemoryUse, Misuse};
 use crate::order::{Order, Place};
-use crate::state::{Call, State, Touch};
+use crate::state::{Call, Captured, State, Touch};
 use crate::stream::SimStream;
 use crate::sync::Lock;
 use crate::table::Key;
@@ -20,8 +20,8 @@ use crate::time::{TimeLine, VirtualTime};
 /// Memory of a [`SimDevice`]: a name, as a device's address is. It frees nothing when it is dropped; a clone names the same.
 #[derive(Clone, Debug)]
 pub struct SimMemory {
-    key: Key,
-    context: ContextKey,
+    pub(crate) key: Key,
+    pub(crate) context: ContextKey,
     len: usize,
 }
 
@@ -158,7 +158,15 @@ impl<T: TimeLine> fmt::Debug for SimPinned<T> {
 /// An event of a [`SimDevice`]: recorded in one stream, waited for in others. Clones are the same event.
 #[derive(Clone, Debug)]
 pub struct SimEvent {
-    recorded: Arc<Lock<Option<(ContextKey, Place, Order)>>>,
+    recorded: Arc<Lock<Option<(ContextKey, Recorded)>>>,
+}
+
+/// What an event stands for.
+#[derive(Clone, Debug)]
+enum Recorded {
+    Place(Place, Order),
+    /// A place in a capture.
+    Captured(Captured),
 }
 
 /// An argument of a kernel; see [`SimStream::run`].
@@ -221,10 +229,11 @@ impl<T: TimeLine> SimStream<T> {
     pub fn alloc(&self, len: usize) -> Result<SimMemory, Error> {
         let device = self.device();
         self.call("alloc", |state| {
+            state.forbid_captured("alloc", self.key())?;
             let key = state.allocate(len, false)?;
             let touches = [(key, len, Touch::Write)];
             let length = Nanos::from_nanos(device.config().copy_ns);
-            let job = Job::Fill(key, 0..len, alloc::vec![crate::memory::FRESH]);
+            let job = Job::Effect(Effect::Fill(key, 0..len, [crate::memory::FRESH].into()));
             if let Err(error) = state.enqueue_job("alloc", self.key(), length, job, &touches) {
                 state.buffers.remove(key);
                 return Err(error);
@@ -265,7 +274,7 @@ impl<T: TimeLine> SimStream<T> {
         let SimAt { memory, offset } = to.into();
         let len = pattern.len().saturating_mul(count);
         let end = offset.saturating_add(len);
-        let job = Job::Fill(memory.key, offset..end, pattern.to_vec());
+        let job = Job::Effect(Effect::Fill(memory.key, offset..end, pattern.into()));
         self.job("fill", self.copy_length(), job, &[(memory, end, Touch::Write)], None)
     }
 
@@ -380,27 +389,8 @@ impl<T: TimeLine> SimStream<T> {
     ///
     /// As all of these; and [`KernelMismatch`](wakeline_core::ErrorCode::KernelMismatch) where it [takes](SimKernel::taking) another number of arguments.
     pub fn run(&self, kernel: &SimKernel, args: &[SimArg<'_>]) -> Result<(), Error> {
-        kernel.check_count(args.len())?;
-        let (mut slots, mut keys, mut touches) = (Vec::new(), Vec::new(), Vec::new());
-        for arg in args {
-            let (at, touch) = match *arg {
-                SimArg::Word(word) => {
-                    slots.push(Slot::Word(word));
-                    continue;
-                }
-                SimArg::Read(at) => (at, Touch::Read),
-                SimArg::Write(at) => (at, Touch::Write),
-            };
-            let SimAt { memory, offset } = at;
-            let index = keys.iter().position(|&key| key == memory.key).unwrap_or(keys.len());
-            if index == keys.len() {
-                keys.push(memory.key);
-            }
-            slots.push(Slot::Buffer(index, offset));
-            touches.push((memory, offset, touch));
-        }
-        let job = Job::Kernel(kernel.clone(), slots, keys);
-        self.job("run", kernel.length, job, &touches, None)
+        let (effect, touches) = launched(kernel, args)?;
+        self.job("run", kernel.length, Job::Effect(effect), &touches, None)
     }
 
     /// Calls a function of the host when the work enqueued so far has ended; what is enqueued behind waits for it.
@@ -420,8 +410,13 @@ impl<T: TimeLine> SimStream<T> {
     ///
     /// As all of these.
     pub fn record(&self, event: &SimEvent) -> Result<(), Error> {
-        let recorded = self.call("record", |state| Ok(state.record(self.key())))?;
-        *event.recorded.lock() = recorded.map(|(place, order)| (self.device().context(), place, order));
+        let recorded = self.call("record", |state| {
+            if state.is_capturing(self.key()) {
+                return Ok(state.record_captured(self.key()).map(Recorded::Captured));
+            }
+            Ok(state.record(self.key()).map(|(place, order)| Recorded::Place(place, order)))
+        })?;
+        *event.recorded.lock() = recorded.map(|recorded| (self.device().context(), recorded));
         Ok(())
     }
 
@@ -433,9 +428,10 @@ impl<T: TimeLine> SimStream<T> {
     pub fn wait(&self, event: &SimEvent) -> Result<(), Error> {
         let recorded = event.recorded.lock().clone();
         self.call("wait", |state| match &recorded {
-            Some((context, place, order)) if *context == self.device().context() => {
-                state.enqueue_wait(self.key(), place, order)
-            }
+            Some((context, recorded)) if *context == self.device().context() => match recorded {
+                Recorded::Place(place, order) => state.enqueue_wait(self.key(), place, order),
+                Recorded::Captured(captured) => state.join_capture(self.key(), captured),
+            },
             Some(_) => Err(state.misused("wait", Misuse::Foreign)),
             None => {
                 let stream = state.number(self.key());
@@ -494,5 +490,32 @@ impl<T: TimeLine> SimStream<T> {
 /// A copy of rows between two places, and where what it reads and what it writes ends.
 fn copy(from: (Key, usize), to: (Key, usize), rows: SimRows) -> (Job, usize, usize) {
     let (read, written) = (rows.end(from.1, rows.from_pitch), rows.end(to.1, rows.to_pitch));
-    (Job::Copy { from, to, rows }, read, written)
+    (Job::Effect(Effect::Copy { from, to, rows }), read, written)
+}
+
+/// A launch: what it does, and to which bytes of which memory.
+type Launched<'a> = (Effect, Vec<(&'a SimMemory, usize, Touch)>);
+
+/// What a launch of a kernel does.
+pub(crate) fn launched<'a>(kernel: &SimKernel, args: &[SimArg<'a>]) -> Result<Launched<'a>, Error> {
+    kernel.check_count(args.len())?;
+    let (mut slots, mut keys, mut touches) = (Vec::new(), Vec::new(), Vec::new());
+    for arg in args {
+        let (at, touch) = match *arg {
+            SimArg::Word(word) => {
+                slots.push(Slot::Word(word));
+                continue;
+            }
+            SimArg::Read(at) => (at, Touch::Read),
+            SimArg::Write(at) => (at, Touch::Write),
+        };
+        let SimAt { memory, offset } = at;
+        let index = keys.iter().position(|&key| key == memory.key).unwrap_or(keys.len());
+        if index == keys.len() {
+            keys.push(memory.key);
+        }
+        slots.push(Slot::Buffer(index, offset));
+        touches.push((memory, offset, touch));
+    }
+    Ok((Effect::Kernel(kernel.clone(), slots, keys), touches))
 }

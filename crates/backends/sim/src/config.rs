@@ -8,6 +8,8 @@ use crate::fault::Faults;
 pub const COST_NS_MAX: u64 = 10_000_000_000;
 /// The most commands that may be enqueued in a stream.
 pub const QUEUE_LEN_MAX: usize = 1 << 20;
+/// The most nodes that a graph may have.
+pub const GRAPH_NODES_MAX: usize = 1 << 16;
 /// The most words that a device may have.
 pub const SLOTS_MAX: usize = 1 << 16;
 /// The most entries that a log may keep.
@@ -48,6 +50,8 @@ pub struct SimConfig {
     pub bounded_block: bool,
     /// How many commands a stream holds, stores that are under way included. An H200 holds about 1,000.
     pub queue_len_max: usize,
+    /// How many nodes a graph has at most. A larger one cannot be made into one that can be launched.
+    pub graph_nodes_max: usize,
     /// How many words the device may have, quarantined ones included.
     pub slots_max: usize,
     /// How many entries the log keeps; the oldest go first. 0 keeps none.
@@ -75,6 +79,7 @@ impl SimConfig {
             confirm_lag_ns: 0,
             bounded_block: true,
             queue_len_max: 1_024,
+            graph_nodes_max: GRAPH_NODES_MAX,
             slots_max: 1_024,
             log_len_max: 0,
             first_word: Seq::ZERO,
@@ -98,6 +103,7 @@ impl SimConfig {
             within(what, ns, 0, COST_NS_MAX)?;
         }
         within("queue_len_max", self.queue_len_max, 1, QUEUE_LEN_MAX)?;
+        within("graph_nodes_max", self.graph_nodes_max, 1, GRAPH_NODES_MAX)?;
         within("slots_max", self.slots_max, 1, SLOTS_MAX)?;
         within("log_len_max", self.log_len_max, 0, LOG_LEN_MAX)?;
         self.faults.check()

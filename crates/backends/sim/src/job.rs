@@ -41,7 +41,7 @@ pub struct SimKernel {
     pub(crate) length: Nanos,
     pub(crate) code: Arc<dyn Fn(&mut SimArgs) + Send + Sync>,
     /// What it stands in for.
-    name: Option<&'static str>,
+    pub(crate) name: Option<&'static str>,
     /// The bytes of each argument, where they are known.
     takes: Option<Arc<[usize]>>,
 }
@@ -182,26 +182,30 @@ impl SimRows {
 
 /// What happens as work ends.
 pub(crate) enum Job {
+    Effect(Effect),
+    Free(Key),
+    Host(Box<dyn FnOnce() + Send>),
+}
+
+/// What may happen again and again: what graphs are made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
     /// Writes these bytes again and again into the range.
-    Fill(Key, Range<usize>, Vec<u8>),
+    Fill(Key, Range<usize>, Arc<[u8]>),
     /// Copies rows, from one offset on to another.
     Copy {
         from: (Key, usize),
         to: (Key, usize),
         rows: SimRows,
     },
-    Free(Key),
     Kernel(SimKernel, Vec<Slot>, Vec<Key>),
-    Host(Box<dyn FnOnce() + Send>),
 }
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fill(..) => "Fill",
-            Self::Copy { .. } => "Copy",
+            Self::Effect(_) => "Effect",
             Self::Free(..) => "Free",
-            Self::Kernel(..) => "Kernel",
             Self::Host(..) => "Host",
         })
     }

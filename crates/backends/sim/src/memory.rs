@@ -74,7 +74,19 @@ pub enum Misuse {
         /// How many waits for it were enqueued and not over.
         waits: u64,
     },
-    /// A buffer, an event or a gate of another device was handed in.
+    /// A graph was dropped while launches of it were enqueued.
+    GraphInUse {
+        /// How many of them were not over.
+        launches: u64,
+    },
+    /// A graph was launched, and nothing orders that behind its last launch: it can only run once at a time.
+    GraphTwice {
+        /// The number of the stream in which it was launched.
+        stream: u64,
+        /// The number of the stream of the launch before.
+        other: u64,
+    },
+    /// A buffer, an event, a gate or a graph of another device was handed in.
     Foreign,
 }
 
@@ -105,8 +117,18 @@ impl fmt::Display for Misuse {
                     "a gate was dropped with {waits} wait(s) for it enqueued: keep it until they are over"
                 )
             }
+            Self::GraphInUse { launches } => {
+                write!(
+                    f,
+                    "a graph was dropped with {launches} launch(es) enqueued: keep it until they are over"
+                )
+            }
+            Self::GraphTwice { stream, other } => write!(
+                f,
+                "a graph was launched in stream {stream} and in stream {other}, and nothing orders the two: let one wait for an event of the other"
+            ),
             Self::Foreign => {
-                f.write_str("a buffer, an event or a gate of another device: hand it to its own")
+                f.write_str("a buffer, an event, a gate or a graph of another device: hand it to its own")
             }
         }
     }

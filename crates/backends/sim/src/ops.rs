@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 
 use wakeline_core::{Error, HostLine, Nanos};
 use wakeline_ops::port::{
-    Arg, At, Device, Gates, HostArgs, HostKernels, Launch, Memory, Pattern, Pinned, PoolUse, Pools, Priority,
-    Promise, Rows, Shape, ShapeLimits,
+    Arg, At, Device, Gates, Graphs, HostArgs, HostKernels, Launch, Memory, Node, NodeKind, Pattern, Pinned,
+    PoolUse, Pools, Priority, Promise, Rows, Shape, ShapeLimits,
 };
 
 use crate::access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
 use crate::device::SimDevice;
 use crate::gate::SimGate;
+use crate::graph::{SimCapture, SimGraph, SimNode, SimNodeKind};
 use crate::job::{SimArgs, SimKernel, SimRows};
 use crate::memory::Tally;
 use crate::port::SimPort;
@@ -65,6 +66,10 @@ impl<T: TimeLine + Send + Sync + 'static> Device for SimDevice<T> {
         F: FnOnce() + Send + 'static,
     {
         stream.call_host(function)
+    }
+
+    fn ready(&self, stream: &Self::Stream) -> Result<(), Error> {
+        stream.refuse_capturing()
     }
 
     fn health(&self) -> Result<(), Error> {
@@ -288,14 +293,66 @@ impl<T: TimeLine + Send + Sync + 'static> Launch for SimDevice<T> {
         _: Promise,
     ) -> Result<(), Error> {
         shape.check("sim", &SHAPE_LIMITS)?;
-        let args: Vec<SimArg<'_>> = args
-            .iter()
-            .map(|arg| match *arg {
-                Arg::Word(word) => SimArg::Word(word),
-                Arg::Read(at) => SimArg::Read(sim_at(at)),
-                Arg::Write(at) => SimArg::Write(sim_at(at)),
-            })
-            .collect();
-        stream.run(kernel, &args)
+        stream.run(kernel, &sim_args(args))
+    }
+}
+
+fn sim_args<'a>(args: &[Arg<'a, SimMemory>]) -> Vec<SimArg<'a>> {
+    let arg = |arg: &Arg<'a, SimMemory>| match *arg {
+        Arg::Word(word) => SimArg::Word(word),
+        Arg::Read(at) => SimArg::Read(sim_at(at)),
+        Arg::Write(at) => SimArg::Write(sim_at(at)),
+    };
+    args.iter().map(arg).collect()
+}
+
+impl<T: TimeLine + Send + Sync + 'static> Graphs for SimDevice<T> {
+    type Captured = SimCapture;
+    type Executable = SimGraph<T>;
+
+    fn begin_capture(&self, stream: &Self::Stream) -> Result<(), Error> {
+        stream.begin_capture()
+    }
+
+    fn end_capture(&self, stream: &Self::Stream) -> Result<SimCapture, Error> {
+        stream.end_capture()
+    }
+
+    fn nodes(&self, captured: &SimCapture) -> Result<Vec<Node>, Error> {
+        let node = |SimNode { kind, name, after }| {
+            let kind = match kind {
+                SimNodeKind::Kernel => NodeKind::Kernel,
+                SimNodeKind::Copy => NodeKind::Copy,
+                SimNodeKind::Fill => NodeKind::Fill,
+            };
+            Node { kind, name: name.unwrap_or_default().into(), after }
+        };
+        Ok(captured.nodes().into_iter().map(node).collect())
+    }
+
+    fn instantiate(&self, captured: &SimCapture) -> Result<SimGraph<T>, Error> {
+        Self::instantiate(self, captured)
+    }
+
+    fn launch_graph(&self, stream: &Self::Stream, graph: &SimGraph<T>, _: Promise) -> Result<(), Error> {
+        stream.launch_graph(graph)
+    }
+
+    fn update_graph(&self, graph: &SimGraph<T>, captured: &SimCapture) -> Result<(), Error> {
+        graph.update(captured)
+    }
+
+    fn set_kernel(
+        &self,
+        graph: &SimGraph<T>,
+        _: &SimCapture,
+        node: usize,
+        kernel: &SimKernel,
+        shape: Shape,
+        args: &[Arg<'_, SimMemory>],
+        _: Promise,
+    ) -> Result<(), Error> {
+        shape.check("sim", &SHAPE_LIMITS)?;
+        graph.set_kernel(node, kernel, &sim_args(args))
     }
 }

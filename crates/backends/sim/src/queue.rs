@@ -51,6 +51,8 @@ enum Command {
     Wait(Key, u64),
     /// Until that gate is open. Counts as work itself.
     Gate(Key),
+    /// A run of a graph. Counts as one work.
+    Graph(Key),
     Store(Store),
 }
 
@@ -64,6 +66,8 @@ pub(crate) enum Next {
     Await(Key, u64),
     /// It waits until that gate is open.
     AwaitGate(Key),
+    /// It starts this run of a graph.
+    Replay(Key),
     /// It issues a store.
     Issue(Store),
 }
@@ -96,6 +100,8 @@ pub(crate) struct Queue {
     waiters: Vec<(u64, Key)>,
     /// Which works of which streams everything enqueued from now on comes after.
     pub(crate) order: Order,
+    /// The capture that it is in: what is enqueued becomes part of that.
+    pub(crate) capture: Option<Key>,
 }
 
 impl Queue {
@@ -117,6 +123,7 @@ impl Queue {
             points: VecDeque::new(),
             waiters: Vec::new(),
             order: Order::default(),
+            capture: None,
         }
     }
 
@@ -144,6 +151,12 @@ impl Queue {
     pub(crate) fn push_gate(&mut self, gate: Key) {
         self.launched += 1;
         self.commands.push_back(Command::Gate(gate));
+    }
+
+    pub(crate) fn push_graph(&mut self, run: Key, work: Work, now: Instant) {
+        self.busy_until = work.end(self.busy_until.max(now));
+        self.launched += 1;
+        self.commands.push_back(Command::Graph(run));
     }
 
     /// How many works were ever enqueued, and how many have ended.
@@ -200,6 +213,10 @@ impl Queue {
                 self.running = true;
                 Next::AwaitGate(gate)
             }
+            Some(&Command::Graph(run)) if !self.running => {
+                self.running = true;
+                Next::Replay(run)
+            }
             Some(&Command::Store(store)) if !store.deferred => {
                 self.commands.pop_front();
                 Next::Issue(store)
@@ -234,7 +251,7 @@ impl Queue {
     pub(crate) fn swap(&mut self, store: &mut Store) -> bool {
         let next = self.commands.iter_mut().find_map(|command| match command {
             Command::Store(next) => Some(next),
-            Command::Work(..) | Command::Wait(..) | Command::Gate(_) => None,
+            Command::Work(..) | Command::Wait(..) | Command::Gate(_) | Command::Graph(_) => None,
         });
         let Some(next) = next else { return false };
         core::mem::swap(&mut store.seq, &mut next.seq);

@@ -19,8 +19,11 @@
 //! 5. While a kernel or a host function is called nothing else happens: time goes on from where it was.
 
 mod gates;
+mod graphs;
 mod jobs;
+mod points;
 
+pub(crate) use graphs::{Captured, Node, Nodes};
 pub(crate) use jobs::{Call as JobCall, Touch};
 
 use alloc::boxed::Box;
@@ -29,12 +32,12 @@ use alloc::sync::Arc;
 use core::cmp::{Ordering, Reverse};
 use core::task::Waker;
 
-use wakeline_core::{Error, HostLine, Instant, Nanos, Seq, Status};
+use wakeline_core::{Error, HostLine, Instant, Nanos, Seq};
 
 use crate::config::SimConfig;
 use crate::dice::{Dice, Draw};
 use crate::error::failed;
-use crate::event::{Point, Truth};
+use crate::event::Point;
 use crate::fault::Faults;
 use crate::job::Job;
 use crate::line::{Landing, Lines, Place};
@@ -87,6 +90,9 @@ pub(crate) struct State {
     pub(crate) log: Log,
     pub(crate) buffers: Buffers,
     gates: Table<gates::Gate>,
+    captures: Table<graphs::Capture>,
+    execs: Table<graphs::Exec>,
+    runs: Table<graphs::Run>,
     /// What is to be called now, or is being called.
     calling: jobs::Calling,
     bell: Option<Arc<Waker>>,
@@ -111,6 +117,8 @@ struct Due {
 #[derive(Debug)]
 enum What {
     WorkEnds(Key),
+    NodeEnds(Key, usize),
+    RunEnds(Key),
     Lands(Store),
     Faults,
 }
@@ -152,6 +160,9 @@ impl State {
             log: Log::new(config.log_len_max),
             buffers: Buffers::default(),
             gates: Table::new(),
+            captures: Table::new(),
+            execs: Table::new(),
+            runs: Table::new(),
             calling: jobs::Calling::Nothing,
             bell: None,
             promised: Instant::MAX,
@@ -172,6 +183,8 @@ impl State {
             let Some(Reverse(Due { at, what, .. })) = self.due.pop() else { return };
             match what {
                 What::WorkEnds(stream) => self.end_work(stream, at),
+                What::NodeEnds(run, node) => self.end_node(run, node, at),
+                What::RunEnds(run) => self.end_run(run, at),
                 What::Lands(store) => self.land(&store, at),
                 What::Faults => self.stop(at),
             }
@@ -281,6 +294,7 @@ impl State {
         for queue in self.streams.values_mut() {
             queue.stop();
         }
+        self.stop_runs();
         self.log(at, u64::MAX, LogEvent::Faulted);
     }
 
@@ -307,6 +321,7 @@ impl State {
     /// Nobody holds the stream any more. As with a real one, what is enqueued still runs.
     pub(crate) fn release_stream(&mut self, stream: Key) {
         self.submit(stream);
+        self.leave_capture(stream);
         let Some(queue) = self.streams.get_mut(stream) else { return };
         queue.released = true;
         self.lines.release(queue.place);
@@ -325,6 +340,12 @@ impl State {
         work: Work,
         job: Option<Box<Job>>,
     ) -> Result<(), Error> {
+        if self.is_capturing(stream) {
+            return match work {
+                Work::For(length) => self.capture_work(Call::Launch.name(), stream, length, None, &[]),
+                Work::Until(_) => self.forbid_captured(Call::Launch.name(), stream),
+            };
+        }
         self.check_room(stream, Call::Launch)?;
         let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
         if self.fault.is_some() {
@@ -342,6 +363,7 @@ impl State {
 
     /// Says whether the stream can store; where it cannot, nothing is enqueued.
     pub(crate) fn enqueue_store(&mut self, stream: Key, seq: Seq, point: Key) -> Result<bool, Error> {
+        self.refuse_captured(stream)?;
         if self.streams.get(stream).is_none_or(|queue| queue.unsupported) {
             return Ok(false);
         }
@@ -408,6 +430,7 @@ impl State {
                 Next::Run(until) => return self.schedule(until, What::WorkEnds(stream)),
                 Next::Await(other, works) => return self.wait_for(stream, other, works, at),
                 Next::AwaitGate(gate) => return self.wait_for_gate(stream, gate, at),
+                Next::Replay(run) => return self.start_run(run, at),
                 Next::Issue(store) => self.issue(store, at),
             }
         }
@@ -484,55 +507,6 @@ impl State {
             Landing::Overtaken => LogEvent::Overtaken(store.seq),
         };
         self.log(at, number, event);
-    }
-
-    // Points.
-
-    pub(crate) fn new_point(&mut self, stream: Key) -> Key {
-        let (works, ended_at, stuck) = match self.streams.get_mut(stream) {
-            Some(queue) => {
-                let stuck = queue.dice.happens(Draw::StuckPoint, self.faults.stuck_ppm);
-                let (works, ended_at) = queue.place_of_point();
-                (works, ended_at, stuck)
-            }
-            None => (0, None, false),
-        };
-        self.counts.stuck += u64::from(stuck);
-        let truth = Truth { ended_at, ..Truth::default() };
-        let key = self.points.insert(Point { truth, stream, works, stuck, handles: 1 });
-        if ended_at.is_none()
-            && let Some(queue) = self.streams.get_mut(stream)
-        {
-            queue.await_point(works, key);
-        }
-        key
-    }
-
-    pub(crate) fn release_point(&mut self, key: Key) {
-        let Some(point) = self.points.get_mut(key) else { return };
-        point.handles -= 1;
-        if point.handles > 0 {
-            return;
-        }
-        let (stream, works) = (point.stream, point.works);
-        self.points.remove(key);
-        if let Some(queue) = self.streams.get_mut(stream) {
-            queue.forget_point(works, key);
-        }
-    }
-
-    /// What the driver says about a point now.
-    pub(crate) fn status(&self, key: Key) -> Status {
-        match self.known_done_at(key) {
-            Some(at) if at <= self.now => Status::Done,
-            _ => Status::Pending,
-        }
-    }
-
-    /// When the driver begins to say that the point is done, where its end is known.
-    pub(crate) fn known_done_at(&self, key: Key) -> Option<Instant> {
-        let point = self.points.get(key).filter(|point| !point.stuck)?;
-        Some(point.truth.ended_at? + Nanos::from_nanos(self.config.confirm_lag_ns))
     }
 
     /// How much longer this query takes than it should.

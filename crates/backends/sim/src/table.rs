@@ -61,6 +61,11 @@ impl<V> Table<V> {
         Some(value)
     }
 
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        let there = self.places.iter().enumerate().filter(|(_, place)| place.value.is_some());
+        there.map(|(index, place)| Key { index, generation: place.generation })
+    }
+
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.places.iter_mut().filter_map(|place| place.value.as_mut())
     }

@@ -10,7 +10,9 @@ use wakeline_core::{
     Arming, Awaiter, Charge, Clock, CompletionPort, Error, HostLine, Instant, Lookout, MemoryDescriptor,
     Report, Seq, Slot, Status, Tend, Watched,
 };
-use wakeline_ops::port::{Arg, At, Device, Launch, Memory, Pattern, Pinned, Priority, Promise, Rows, Shape};
+use wakeline_ops::port::{
+    Arg, At, Device, Graphs, Launch, Memory, Node, Pattern, Pinned, Priority, Promise, Rows, Shape,
+};
 
 const SLOT: Slot = Slot::ALL[0];
 
@@ -241,6 +243,48 @@ impl Launch for Noop {
         _: Promise,
     ) -> Result<(), Error> {
         std::hint::black_box((shape, args));
+        Ok(())
+    }
+}
+
+impl Graphs for Noop {
+    type Captured = ();
+    type Executable = ();
+
+    fn begin_capture(&self, _: &NoopStream) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn end_capture(&self, _: &NoopStream) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn nodes(&self, (): &()) -> Result<Vec<Node>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn instantiate(&self, (): &()) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn launch_graph(&self, _: &NoopStream, (): &(), _: Promise) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn update_graph(&self, (): &(), (): &()) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn set_kernel(
+        &self,
+        (): &(),
+        (): &(),
+        _: usize,
+        _: &NoopKernel,
+        _: Shape,
+        _: &[Arg<'_, ()>],
+        _: Promise,
+    ) -> Result<(), Error> {
         Ok(())
     }
 }

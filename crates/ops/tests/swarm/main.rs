@@ -9,10 +9,12 @@
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
+#![allow(unsafe_code, reason = "it launches kernels")]
 
 #[path = "../common/mod.rs"]
 mod common;
 mod compose;
+mod graphs;
 mod program;
 
 use std::ops::Range;
@@ -56,23 +58,35 @@ fn run(seed: u64, faults: &Faults, how: How) -> bool {
     for _ in 0..STEPS {
         program.step();
     }
-    let Program { device, watcher, runtime, tensors, pending, tokens, shared, forgotten, .. } = program;
-    drop((tensors, pending, tokens, shared));
-    while watcher.pending() > 0 && watcher.turn() {}
-    while watcher.turn() {}
-    let (counts, left) = (runtime.counts(), device.memory_use());
-    assert_eq!(device.misuses(), [], "seed {seed}");
-    assert_eq!(counts.in_flight(), 0, "seed {seed}: {counts:?}");
-    let accounted = usize::try_from(counts.owners_leaked + counts.frees_failed).unwrap() + forgotten;
-    assert!(left.buffers + left.pinned <= accounted, "seed {seed}: {left:?} {counts:?}");
-    let well = device.health().is_none();
-    if well && forgotten == 0 && counts.leaked == 0 {
-        assert_eq!(left, MemoryUse::default(), "seed {seed}: {counts:?}");
+    program.ends_clean(seed, 1)
+}
+
+impl Program {
+    /// Lets everything end, and looks at what is left, of which an owner that was leaked keeps so many buffers at most; whether the device was well.
+    fn ends_clean(self, seed: u64, each: usize) -> bool {
+        let Self { device, watcher, runtime, tensors, pending, tokens, shared, forgotten, .. } = self;
+        drop((tensors, pending, tokens, shared));
+        while watcher.pending() > 0 && watcher.turn() {}
+        while watcher.turn() {}
+        let (counts, left) = (runtime.counts(), device.memory_use());
+        assert_eq!(device.misuses(), [], "seed {seed}");
+        assert_eq!(counts.in_flight(), 0, "seed {seed}: {counts:?}");
+        let leaked = usize::try_from(counts.owners_leaked + counts.frees_failed).unwrap();
+        assert!(left.buffers + left.pinned <= leaked * each + forgotten, "seed {seed}: {left:?} {counts:?}");
+        let well = device.health().is_none();
+        if well && forgotten == 0 && counts.leaked == 0 {
+            assert_eq!((left, device.graphs()), (MemoryUse::default(), 0), "seed {seed}: {counts:?}");
+        }
+        well
     }
-    well
 }
 
 fn seeds() -> Range<u64> {
+    seeds_or(SEEDS)
+}
+
+/// Those that whoever runs it asks for, or so many.
+fn seeds_or(count: u64) -> Range<u64> {
     let number = |text: &str| text.parse::<u64>().unwrap();
     // tidy: allow(env) how much a test does is said by whoever runs it
     match std::env::var("SEEDS") {
@@ -80,7 +94,7 @@ fn seeds() -> Range<u64> {
             Some((from, to)) => number(from)..number(to),
             None => 0..number(&text),
         },
-        Err(_) => 0..SEEDS,
+        Err(_) => 0..count,
     }
 }
 

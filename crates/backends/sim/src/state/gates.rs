@@ -29,6 +29,7 @@ impl State {
     }
 
     pub(crate) fn enqueue_gate(&mut self, stream: Key, gate: Key) -> Result<(), Error> {
+        self.forbid_captured("wait_open", stream)?;
         self.check_room(stream, Call::Other("wait_open"))?;
         let faulted = self.fault.is_some();
         let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };

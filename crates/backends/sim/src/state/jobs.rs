@@ -10,7 +10,7 @@ use wakeline_core::{Error, ErrorCode, Instant, Nanos};
 
 use super::{State, What};
 use crate::error::{BACKEND, failed};
-use crate::job::{Job, SimArgs, SimKernel};
+use crate::job::{Effect, Job, SimArgs, SimKernel};
 use crate::memory::{Buffer, Misuse};
 use crate::order::{Order, Place};
 use crate::queue::Work;
@@ -26,9 +26,18 @@ pub(super) enum Calling {
     Now,
 }
 
+/// What it is that ends with a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Whose {
+    /// The work in front of a stream.
+    Stream(Key),
+    /// A node of a run.
+    Node(Key, usize),
+}
+
 /// One call of a kernel or a host function.
 pub(crate) struct Call {
-    stream: Key,
+    whose: Whose,
     at: Instant,
     code: Code,
 }
@@ -46,7 +55,7 @@ impl core::fmt::Debug for Call {
 
 /// What has become of a call.
 pub(crate) struct Called {
-    stream: Key,
+    whose: Whose,
     at: Instant,
     buffers: Vec<(Key, Vec<u8>)>,
     /// Who panicked, and with what message.
@@ -56,7 +65,7 @@ pub(crate) struct Called {
 impl Call {
     /// Calls it. The caller holds no lock.
     pub(crate) fn run(self) -> Called {
-        let Self { stream, at, code } = self;
+        let Self { whose, at, code } = self;
         let (kernel, buffers, result) = match code {
             Code::Host(function) => {
                 let result = catch_unwind(AssertUnwindSafe(function));
@@ -76,7 +85,7 @@ impl Call {
             core::mem::forget(payload);
             told
         });
-        Called { stream, at, buffers, panicked }
+        Called { whose, at, buffers, panicked }
     }
 }
 
@@ -92,6 +101,7 @@ impl State {
     // Waits of streams for streams.
 
     pub(crate) fn enqueue_wait(&mut self, stream: Key, place: &Place, order: &Order) -> Result<(), Error> {
+        self.forbid_outside(stream)?;
         self.check_room(stream, super::Call::Other("wait"))?;
         // What is waited for must be on its way: nobody may ever ask in that stream.
         self.submit(place.stream);
@@ -165,6 +175,9 @@ impl State {
         job: Job,
         touches: &[(Key, usize, Touch)],
     ) -> Result<(), Error> {
+        if self.is_capturing(stream) {
+            return self.capture_work(call, stream, length, Some(job), touches);
+        }
         self.check_room(stream, super::Call::Other(call))?;
         for &(key, bytes, touch) in touches {
             if let Err(misuse) = self.check(stream, key, bytes, touch) {
@@ -179,7 +192,25 @@ impl State {
         self.enqueue_work(stream, Work::For(length), Some(Box::new(job)))
     }
 
-    fn check(&self, stream: Key, key: Key, bytes: usize, touch: Touch) -> Result<(), Misuse> {
+    /// That there are so many bytes of a buffer.
+    pub(super) fn check_bytes(&self, key: Key, bytes: usize) -> Result<(), Misuse> {
+        let Some(buffer) = self.buffers.get(key).filter(|buffer| !buffer.freed) else {
+            let buffer = self.buffers.get(key).map_or(u64::MAX, |buffer| buffer.number);
+            return Err(Misuse::UseAfterFree { buffer });
+        };
+        if bytes > buffer.len {
+            return Err(Misuse::Beyond { buffer: buffer.number, len: buffer.len, wanted: bytes });
+        }
+        Ok(())
+    }
+
+    /// Whether what is enqueued in the stream comes behind that place, or its work has ended.
+    pub(super) fn is_ordered(&self, stream: Key, place: &Place) -> bool {
+        let behind = |queue: &super::Queue| queue.order.is_behind(place);
+        place.stream == stream || self.streams.get(stream).is_none_or(behind) || self.has_ended(place)
+    }
+
+    pub(super) fn check(&self, stream: Key, key: Key, bytes: usize, touch: Touch) -> Result<(), Misuse> {
         // A buffer that is gone was freed, and a key never comes back.
         let Some(buffer) = self.buffers.get(key) else {
             let buffer = u64::MAX;
@@ -200,8 +231,7 @@ impl State {
             return Err(Misuse::Beyond { buffer: number, len, wanted: bytes });
         }
         let Some(queue) = self.streams.get(stream) else { return Ok(()) };
-        let ordered =
-            |place: &&Place| place.stream == stream || queue.order.is_behind(place) || self.has_ended(place);
+        let ordered = |place: &&Place| self.is_ordered(stream, place);
         let reads = buffer.read.iter().filter(|_| touch != Touch::Read);
         match buffer.written.iter().chain(reads).find(|place| !ordered(place)) {
             Some(place) => {
@@ -211,7 +241,7 @@ impl State {
         }
     }
 
-    fn note(&mut self, key: Key, place: Place, touch: Touch) {
+    pub(super) fn note(&mut self, key: Key, place: Place, touch: Touch) {
         if touch == Touch::Read {
             let Some(buffer) = self.buffers.get(key) else { return };
             // Of one stream the last read stands for all.
@@ -251,9 +281,27 @@ impl State {
 
     /// Does what the work in front does as it ends; whether it has ended with that.
     pub(super) fn begin_job(&mut self, stream: Key, at: Instant) -> bool {
-        let Some(job) = self.streams.get_mut(stream).and_then(super::Queue::take_job) else { return true };
-        let code = match *job {
-            Job::Fill(key, range, pattern) => {
+        match self.streams.get_mut(stream).and_then(super::Queue::take_job) {
+            Some(job) => match *job {
+                Job::Effect(effect) => self.effect(effect, Whose::Stream(stream), at),
+                Job::Free(key) => {
+                    self.buffers.remove(key);
+                    true
+                }
+                Job::Host(function) => {
+                    let (whose, code) = (Whose::Stream(stream), Code::Host(function));
+                    self.calling = Calling::Due(Call { whose, at, code });
+                    false
+                }
+            },
+            None => true,
+        }
+    }
+
+    /// Does what work does as it ends; whether it has ended with that.
+    pub(super) fn effect(&mut self, effect: Effect, whose: Whose, at: Instant) -> bool {
+        let code = match effect {
+            Effect::Fill(key, range, pattern) => {
                 let bytes = self.buffers.get_mut(key).and_then(|buffer| buffer.bytes.get_mut(range));
                 bytes
                     .unwrap_or_default()
@@ -262,7 +310,7 @@ impl State {
                     .for_each(|(to, from)| *to = *from);
                 return true;
             }
-            Job::Copy { from: (from, start), to: (to, offset), rows } => {
+            Effect::Copy { from: (from, start), to: (to, offset), rows } => {
                 for row in 0..rows.count {
                     let (start, offset) = (start + row * rows.from_pitch, offset + row * rows.to_pitch);
                     let source =
@@ -276,12 +324,7 @@ impl State {
                 }
                 return true;
             }
-            Job::Free(key) => {
-                self.buffers.remove(key);
-                return true;
-            }
-            Job::Host(function) => Code::Host(function),
-            Job::Kernel(kernel, args, keys) => {
+            Effect::Kernel(kernel, args, keys) => {
                 let mut take = |key| {
                     let bytes = self.buffers.get_mut(key).map(|buffer| core::mem::take(&mut buffer.bytes));
                     (key, bytes.unwrap_or_default())
@@ -290,7 +333,7 @@ impl State {
                 Code::Kernel(kernel, SimArgs { args, buffers })
             }
         };
-        self.calling = Calling::Due(Call { stream, at, code });
+        self.calling = Calling::Due(Call { whose, at, code });
         false
     }
 
@@ -318,7 +361,10 @@ impl State {
             self.stop_by(called.at, told);
         }
         if self.fault.is_none() {
-            self.finish_work(called.stream, called.at);
+            match called.whose {
+                Whose::Stream(stream) => self.finish_work(stream, called.at),
+                Whose::Node(run, node) => self.finish_node(run, node, called.at),
+            }
         }
         self.turn(self.now);
     }
