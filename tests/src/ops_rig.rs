@@ -43,7 +43,7 @@ pub const ONE: Shape = Shape::new([1; 3], [1; 3]);
 /// A device of operations, a watcher and a runtime.
 pub trait OpsRig {
     /// The device.
-    type Device: port::Launch + port::Gates + port::Pools;
+    type Device: port::Graphs + port::Gates + port::Pools;
 
     /// The runtime, of [`STREAMS`] streams in turn.
     fn runtime(&self) -> &Runtime<Self::Device>;

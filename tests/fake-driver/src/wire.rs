@@ -38,6 +38,8 @@ pub struct Options {
     pub status_lag_ns: u64,
     /// How many operations of a stream may wait for their turn; one more blocks its caller. 1,024.
     pub queue_depth: usize,
+    /// A kernel that no graph can have, by its name.
+    pub no_graphs_with: Option<String>,
     /// What the device's clock shows beyond `CLOCK_MONOTONIC`; by default, what makes it the time of day.
     pub clock_offset_ns: Option<i64>,
     /// The release that the run-time compiler is of. (13, 1).
@@ -75,6 +77,7 @@ impl Default for Options {
             store_lag_ns: 1_400,
             status_lag_ns: 2_400,
             queue_depth: 1_024,
+            no_graphs_with: None,
             clock_offset_ns: None,
             nvrtc_version: (13, 1),
             nvrtc_archs: vec![75, 80, 86, 89, 90, 100, 120],

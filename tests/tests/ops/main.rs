@@ -6,6 +6,7 @@
 //! | `flights.rs` | what is in flight keeps what it needs, whatever becomes of its future |
 //! | `hazards.rs` | conflicting uses of a tensor are ordered on the device |
 //! | `compose.rs` | branches in several streams, shared operations, gates |
+//! | `graphs.rs` | graphs: captured once, launched and awaited many times, changed, drawn |
 //! | `faults.rs` | a fault ends every operation with its cause |
 //! | `hosts.rs` | functions of the host behind work |
 //! | `paths.rs` | who stores the words, and what ends operations then |
@@ -21,6 +22,7 @@ mod calls;
 mod compose;
 mod faults;
 mod flights;
+mod graphs;
 mod hazards;
 mod hosts;
 mod kernels;
@@ -42,6 +44,7 @@ fn main() {
         ("flights", flights::TESTS),
         ("hazards", hazards::TESTS),
         ("compose", compose::TESTS),
+        ("graphs", graphs::TESTS),
         ("faults", faults::TESTS),
         ("hosts", hosts::TESTS),
         ("paths", paths::TESTS),

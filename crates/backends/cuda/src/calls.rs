@@ -4,6 +4,7 @@
 use core::ffi::{c_uint, c_void};
 use core::fmt;
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use wakeline_core::{Error, Status};
 use wakeline_mapped::Bound;
@@ -11,6 +12,7 @@ use wakeline_mapped::driver::{LineDriver, RawEvent};
 use wakeline_mapped::error::CallError;
 
 use crate::cuda::Cuda;
+use crate::graph::Graph;
 use crate::memory::HostBuffer;
 use crate::sys::{
     CU_CTX_SCHED_AUTO, CU_CTX_SCHED_BLOCKING_SYNC, CU_CTX_SCHED_MASK, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD,
@@ -65,6 +67,8 @@ pub struct Calls<'c> {
     context: &'c CudaContext,
     /// What [`store`](Self::store) stores into.
     word: Option<HostBuffer>,
+    /// What [`launch_graph`](Self::launch_graph) launches.
+    graph: Option<Graph>,
     /// Kept for its drop.
     _bound: Bound<'c, Cuda>,
 }
@@ -85,7 +89,7 @@ impl<'c> Calls<'c> {
         let bound = context.bind()?;
         // SAFETY: the context is bound.
         let event = unsafe { context.driver().event_create() }?;
-        Ok(Self { stream: stream.clone(), event, context, word: None, _bound: bound })
+        Ok(Self { stream: stream.clone(), event, context, word: None, graph: None, _bound: bound })
     }
 
     /// The same with an event for which [`synchronize_event`](Self::synchronize_event) sleeps until the device's interrupt.
@@ -133,6 +137,41 @@ impl<'c> Calls<'c> {
         // SAFETY: the context is bound and the stream kept. The word is our own, and freed when the stream is done, or not at all.
         let stored = unsafe { self.context.driver().store(self.stream.raw(), word.address(), value) };
         stored.map_err(|error| self.context.told(error))
+    }
+
+    /// What the word reads: 0 before the first [`store`](Self::store), and `u64::MAX` where there is no room for it yet.
+    pub fn stored(&self) -> u64 {
+        let Some(word) = &self.word else { return u64::MAX };
+        // SAFETY: the word is our own, aligned to a page, and written by nothing but stores of eight bytes.
+        unsafe { AtomicU64::from_ptr(word.start().cast()) }.load(Ordering::Acquire)
+    }
+
+    /// Captures what `work` enqueues on the stream, for [`launch_graph`](Self::launch_graph).
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::capture`]; and where a launch of the one before may be under way whose end cannot be waited for.
+    pub fn capture(&mut self, work: impl FnOnce(&CuStream) -> Result<(), Error>) -> Result<(), Error> {
+        if self.graph.is_some() {
+            self.synchronize_stream()?;
+        }
+        self.graph = Some(Graph::capture(&self.stream, (), |()| work(&self.stream))?);
+        Ok(())
+    }
+
+    /// Launches what was captured: `cuGraphLaunch`. Nothing where nothing was.
+    ///
+    /// # Errors
+    ///
+    /// What the driver said.
+    pub fn launch_graph(&self) -> Result<(), CallError> {
+        let Some(graph) = &self.graph else { return Ok(()) };
+        let cuda = self.cuda();
+        let launch = cuda.symbols().cuGraphLaunch.ok_or_else(|| cuda.absent("cuGraphLaunch"))?;
+        // SAFETY: the context is bound, the stream kept and the graph its own, which is dropped when the stream is done, or not at all. That what was captured may be launched
+        // again, until then, is what whoever enqueued it has promised of a capture.
+        let status = unsafe { launch(graph.raw().0, self.stream.raw().as_ptr()) };
+        cuda.check("cuGraphLaunch", status)
     }
 
     /// Whether anything is left in the stream. Breaks a capture of it.
@@ -292,12 +331,12 @@ impl Schedule {
 
 impl Drop for Calls<'_> {
     fn drop(&mut self) {
-        // A store may be under way.
-        if let Some(word) = self.word.take()
+        // A store or a launch may be under way.
+        if (self.word.is_some() || self.graph.is_some())
             && let Err(error) = self.synchronize_stream()
         {
             self.context.failed_in_drop(&error);
-            core::mem::forget(word);
+            core::mem::forget((self.word.take(), self.graph.take()));
         }
         // SAFETY: the context is bound, and the event was made here and is destroyed once; the driver keeps what it still needs of it.
         if let Err(error) = unsafe { self.cuda().event_destroy(self.event) } {

@@ -17,7 +17,7 @@ use wakeline_mapped::error::CallError;
 use wakeline_mapped::{Context, Stream};
 
 use crate::cuda::Cuda;
-use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUDA_ERROR_ILLEGAL_STATE, CUgraph, CUresult, Handle};
+use crate::sys::{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUDA_ERROR_ILLEGAL_STATE, Handle};
 
 /// Captured work that can be launched as one, and `K`: what it needs to stay alive.
 ///
@@ -42,10 +42,11 @@ pub struct Graph<K = ()> {
     keep: K,
 }
 
+/// What can be launched. Destroyed when it is dropped; what was launched goes on.
 #[derive(Debug)]
-struct Executable {
-    context: Context<Cuda>,
-    raw: Handle,
+pub(crate) struct Executable {
+    pub(crate) context: Context<Cuda>,
+    pub(crate) raw: Handle,
 }
 
 impl<K> Graph<K> {
@@ -77,7 +78,7 @@ impl<K> Graph<K> {
         let captured = capture.end().map_err(told)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is bound, and the graph was captured above.
-        let status = unsafe { instantiate(&raw mut raw, captured.graph, 0) };
+        let status = unsafe { instantiate(&raw mut raw, captured.raw.0, 0) };
         cuda.check("cuGraphInstantiateWithFlags", status).map_err(told)?;
         Ok(Self { runs: Executable { context: context.clone(), raw: Handle(raw) }, keep })
     }
@@ -103,6 +104,10 @@ impl<K> Graph<K> {
         cuda.check("cuGraphLaunch", status).map_err(|error| context.told(error))
     }
 
+    pub(crate) const fn raw(&self) -> Handle {
+        self.runs.raw
+    }
+
     /// What it keeps alive.
     pub fn kept(&self) -> &K {
         &self.keep
@@ -126,8 +131,6 @@ impl Drop for Executable {
 struct Capture<'c> {
     context: &'c Context<Cuda>,
     stream: RawStream,
-    end: unsafe extern "system" fn(*mut core::ffi::c_void, *mut CUgraph) -> CUresult,
-    destroy: unsafe extern "system" fn(CUgraph) -> CUresult,
     ended: bool,
 }
 
@@ -136,31 +139,54 @@ impl<'c> Capture<'c> {
     ///
     /// The stream is alive and of the bound context, for as long as the value lives.
     unsafe fn begin(context: &'c Context<Cuda>, stream: RawStream) -> Result<Self, CallError> {
-        let cuda = context.driver();
-        let symbols = cuda.symbols();
-        let begin = symbols.cuStreamBeginCapture.ok_or_else(|| cuda.absent("cuStreamBeginCapture"))?;
-        let end = symbols.cuStreamEndCapture.ok_or_else(|| cuda.absent("cuStreamEndCapture"))?;
-        let destroy = symbols.cuGraphDestroy.ok_or_else(|| cuda.absent("cuGraphDestroy"))?;
-        // SAFETY: the context is bound and the stream alive, says the caller.
-        let status = unsafe { begin(stream.as_ptr(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) };
-        cuda.check("cuStreamBeginCapture", status)?;
-        Ok(Self { context, stream, end, destroy, ended: false })
+        // SAFETY: as the caller says.
+        unsafe { begin(context, stream) }?;
+        Ok(Self { context, stream, ended: false })
     }
 
-    fn end(mut self) -> Result<Captured<'c>, CallError> {
+    fn end(mut self) -> Result<Captured, CallError> {
         let captured = self.end_now()?;
         self.ended = true;
         Ok(captured)
     }
 
-    fn end_now(&mut self) -> Result<Captured<'c>, CallError> {
-        let mut graph = ptr::null_mut();
+    fn end_now(&self) -> Result<Captured, CallError> {
         // SAFETY: the context is bound, and the capture of this stream was begun here, on this thread.
-        let status = unsafe { (self.end)(self.stream.as_ptr(), &raw mut graph) };
-        let captured = Captured { context: self.context, graph, destroy: self.destroy };
-        self.context.driver().check("cuStreamEndCapture", status)?;
-        Ok(captured)
+        unsafe { end(self.context, self.stream) }
     }
+}
+
+/// Begins a capture of the calling thread's.
+///
+/// # Safety
+///
+/// The context is bound, and the stream alive and of it.
+pub(crate) unsafe fn begin(context: &Context<Cuda>, stream: RawStream) -> Result<(), CallError> {
+    let cuda = context.driver();
+    let begin = cuda.symbols().cuStreamBeginCapture.ok_or_else(|| cuda.absent("cuStreamBeginCapture"))?;
+    // Where there is no end there is no beginning.
+    if cuda.symbols().cuStreamEndCapture.is_none() {
+        return Err(cuda.absent("cuStreamEndCapture"));
+    }
+    // SAFETY: as the caller says.
+    let status = unsafe { begin(stream.as_ptr(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) };
+    cuda.check("cuStreamBeginCapture", status)
+}
+
+/// Ends it.
+///
+/// # Safety
+///
+/// As of [`begin`], by the thread that called it.
+pub(crate) unsafe fn end(context: &Context<Cuda>, stream: RawStream) -> Result<Captured, CallError> {
+    let cuda = context.driver();
+    let end = cuda.symbols().cuStreamEndCapture.ok_or_else(|| cuda.absent("cuStreamEndCapture"))?;
+    let mut graph = ptr::null_mut();
+    // SAFETY: as the caller says, and `graph` is a handle's room.
+    let status = unsafe { end(stream.as_ptr(), &raw mut graph) };
+    let captured = Captured { context: context.clone(), raw: Handle(graph) };
+    cuda.check("cuStreamEndCapture", status)?;
+    Ok(captured)
 }
 
 impl Drop for Capture<'_> {
@@ -176,21 +202,25 @@ impl Drop for Capture<'_> {
     }
 }
 
-/// A captured graph: what executables are made from. It is not needed any more once one is.
-struct Captured<'c> {
-    context: &'c Context<Cuda>,
-    graph: CUgraph,
-    destroy: unsafe extern "system" fn(CUgraph) -> CUresult,
+/// A captured graph: what executables are made from.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) context: Context<Cuda>,
+    pub(crate) raw: Handle,
 }
 
-impl Drop for Captured<'_> {
+impl Drop for Captured {
     fn drop(&mut self) {
-        if !self.graph.is_null() {
-            // SAFETY: it was captured here, and nobody else has it.
-            let status = unsafe { (self.destroy)(self.graph) };
-            if let Err(error) = self.context.driver().check("cuGraphDestroy", status) {
-                self.context.failed_in_drop(&error);
-            }
+        if self.raw.0.is_null() {
+            return;
+        }
+        let cuda = self.context.driver();
+        let Some(destroy) = cuda.symbols().cuGraphDestroy else { return };
+        let Some(_bound) = self.context.bind_in_drop() else { return };
+        // SAFETY: the context is bound; it was captured here, and nobody else has it.
+        let status = unsafe { destroy(self.raw.0) };
+        if let Err(error) = cuda.check("cuGraphDestroy", status) {
+            self.context.failed_in_drop(&error);
         }
     }
 }

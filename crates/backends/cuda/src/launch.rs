@@ -7,8 +7,9 @@ use core::ptr;
 use wakeline_core::{Error, ErrorCode};
 use wakeline_mapped::driver::RawStream;
 use wakeline_mapped::error::Kind;
-use wakeline_ops::port::{Shape, ShapeLimits};
+use wakeline_ops::port::{Arg, Shape, ShapeLimits};
 
+use crate::access::CudaMemory;
 use crate::arch::Arch;
 use crate::device::{Attribute, Device};
 use crate::error::{BACKEND, kind};
@@ -58,6 +59,10 @@ impl Launches {
         })
     }
 
+    pub(crate) const fn limits(&self) -> &ShapeLimits {
+        &self.limits
+    }
+
     /// What a shape asks of the device beyond a plain launch is there.
     fn has(&self, shape: Shape) -> Result<(), Error> {
         let wanted = [
@@ -67,6 +72,15 @@ impl Launches {
         ];
         let lacks = wanted.into_iter().find(|(lacks, _)| *lacks);
         lacks.map_or(Ok(()), |(_, how)| Err(unsupported(how, "the device has not got that")))
+    }
+}
+
+/// An argument as the kernel gets it: a narrower number is the low bytes of a word, which come first on every host that CUDA has.
+#[inline]
+pub(crate) fn word(arg: &Arg<'_, CudaMemory>) -> u64 {
+    match *arg {
+        Arg::Word(word) => word,
+        Arg::Read(at) | Arg::Write(at) => at.memory.address().wrapping_add(at.offset_bytes as u64),
     }
 }
 

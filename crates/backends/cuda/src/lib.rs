@@ -59,6 +59,8 @@ mod driver;
 mod error;
 mod function;
 mod graph;
+#[cfg(feature = "ops")]
+mod graphs;
 mod image;
 pub mod kernels;
 #[cfg(feature = "ops")]
@@ -96,6 +98,8 @@ pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
 pub use function::{Dim, Function, Parameter, SHARED_BYTES_OF_ALL};
 pub use graph::Graph;
+#[cfg(feature = "ops")]
+pub use graphs::{CudaCaptured, CudaGraph};
 pub use load::Loader;
 pub use memory::{DeviceBuffer, HostBuffer};
 pub use module::{JIT_LOG_BYTES_MAX, Module};

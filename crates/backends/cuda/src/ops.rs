@@ -180,6 +180,20 @@ impl CudaDevice {
         unsafe { Module::image_for_good(&self.context, image) }
     }
 
+    pub(crate) const fn launches(&self) -> &Launches {
+        &self.launches
+    }
+
+    /// That a kernel is of its context.
+    #[inline]
+    pub(crate) fn takes_kernel(&self, kernel: &Function) -> Result<(), Error> {
+        let (own, other) = (self.context.raw(), kernel.module().context().raw());
+        if own == other {
+            return Ok(());
+        }
+        Err(launch::of_another_context(kernel.name(), &other, &own))
+    }
+
     /// That a stream is of this device, where nobody has promised it.
     fn owns(&self, stream: &CuStream) -> Result<(), Error> {
         if stream.is_of(&self.context) {
@@ -485,18 +499,10 @@ impl Launch for CudaDevice {
         _: Promise,
     ) -> Result<(), Error> {
         self.context.open()?;
-        let (own, other) = (self.context.raw(), kernel.module().context().raw());
-        if own != other {
-            return Err(launch::of_another_context(kernel.name(), &other, &own));
-        }
-        let word = |arg: &Arg<'_, CudaMemory>| match *arg {
-            Arg::Word(word) => word,
-            Arg::Read(at) | Arg::Write(at) => at.memory.address().wrapping_add(at.offset_bytes as u64),
-        };
-        // A narrower number is the low bytes of a word, which come first on every host that CUDA has.
+        self.takes_kernel(kernel)?;
         let enqueue = |words: &mut [u64], values: &mut [*mut c_void]| {
             for ((arg, room), value) in args.iter().zip(words).zip(values.iter_mut()) {
-                *room = word(arg);
+                *room = launch::word(arg);
                 *value = ptr::from_mut(room).cast();
             }
             // SAFETY: the stream is of this device; the kernel takes these arguments and does with them what may be done, says the promise.

@@ -24,6 +24,7 @@ pub(crate) type CUmodule = *mut c_void;
 pub(crate) type CUfunction = *mut c_void;
 pub(crate) type CUgraph = *mut c_void;
 pub(crate) type CUgraphExec = *mut c_void;
+pub(crate) type CUgraphNode = *mut c_void;
 pub(crate) type CUhostFn = unsafe extern "C" fn(data: *mut c_void);
 /// What [`Symbols::cuMemcpy2DAsync`] copies.
 #[cfg_attr(not(feature = "ops"), allow(dead_code))]
@@ -70,6 +71,8 @@ pub(crate) const CUDA_ERROR_OUT_OF_MEMORY: CUresult = 2;
 pub(crate) const CUDA_ERROR_STUB_LIBRARY: CUresult = 34;
 pub(crate) const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: CUresult = 36;
 pub(crate) const CUDA_ERROR_NO_DEVICE: CUresult = 100;
+#[cfg(feature = "ops")]
+pub(crate) const CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: CUresult = 910;
 pub(crate) const CUDA_ERROR_ILLEGAL_STATE: CUresult = 401;
 pub(crate) const CUDA_ERROR_NOT_READY: CUresult = 600;
 pub(crate) const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
@@ -135,6 +138,47 @@ pub(crate) struct CUlaunchConfig {
     pub(crate) attributes: *mut CUlaunchAttribute,
     pub(crate) attribute_count: c_uint,
 }
+
+/// What [`Symbols::cuGraphInstantiateWithParams`] is handed, and tells.
+#[cfg_attr(not(feature = "ops"), allow(dead_code))]
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CUDA_GRAPH_INSTANTIATE_PARAMS {
+    pub(crate) flags: u64,
+    pub(crate) upload_stream: CUstream,
+    pub(crate) error_node: CUgraphNode,
+    pub(crate) result: c_int,
+}
+
+/// What [`Symbols::cuGraphExecUpdate`] tells.
+#[cfg_attr(not(feature = "ops"), allow(dead_code))]
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CUgraphExecUpdateResultInfo {
+    pub(crate) result: c_int,
+    pub(crate) error_node: CUgraphNode,
+    pub(crate) error_from_node: CUgraphNode,
+}
+
+/// What a node of a kernel launches.
+#[cfg_attr(not(feature = "ops"), allow(dead_code))]
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CUDA_KERNEL_NODE_PARAMS {
+    pub(crate) function: CUfunction,
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) shared_bytes: c_uint,
+    pub(crate) parameters: *mut *mut c_void,
+    pub(crate) extra: *mut *mut c_void,
+    pub(crate) kernel: *mut c_void,
+    pub(crate) context: CUcontext,
+}
+
+/// How a node depends on another: eight bytes, of which nothing is looked at here.
+pub(crate) type CUgraphEdgeData = [u8; 8];
 
 /// A row of the table: what is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -272,6 +316,36 @@ symbols! {
     cuGraphLaunch 10000 "cuGraphLaunch" GRAPHS (CUgraphExec, CUstream);
     cuGraphExecDestroy 10000 "cuGraphExecDestroy" GRAPHS (CUgraphExec);
     cuGraphDestroy 10000 "cuGraphDestroy" GRAPHS (CUgraph);
+    cuGraphInstantiateWithParams 12000 "cuGraphInstantiateWithParams" GRAPH_CHANGES (
+        *mut CUgraphExec,
+        CUgraph,
+        *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
+    );
+    // The one of 10.2 tells less.
+    cuGraphExecUpdate 12000 "cuGraphExecUpdate_v2" GRAPH_CHANGES (
+        CUgraphExec,
+        CUgraph,
+        *mut CUgraphExecUpdateResultInfo,
+    );
+    cuGraphExecKernelNodeSetParams 12000 "cuGraphExecKernelNodeSetParams_v2" GRAPH_CHANGES (
+        CUgraphExec,
+        CUgraphNode,
+        *const CUDA_KERNEL_NODE_PARAMS,
+    );
+    cuGraphGetNodes 10000 "cuGraphGetNodes" GRAPH_CHANGES (CUgraph, *mut CUgraphNode, *mut usize);
+    cuGraphNodeGetType 10000 "cuGraphNodeGetType" GRAPH_CHANGES (CUgraphNode, *mut c_int);
+    cuGraphKernelNodeGetParams 12000 "cuGraphKernelNodeGetParams_v2" GRAPH_CHANGES (
+        CUgraphNode,
+        *mut CUDA_KERNEL_NODE_PARAMS,
+    );
+    // The one of 10.0 fails where a kernel may begin before the one in front has ended.
+    cuGraphNodeGetDependencies 12030 "cuGraphNodeGetDependencies_v2" GRAPH_NODES (
+        CUgraphNode,
+        *mut CUgraphNode,
+        *mut CUgraphEdgeData,
+        *mut usize,
+    );
+    cuFuncGetName 12030 "cuFuncGetName" GRAPH_NODES (*mut *const c_char, CUfunction);
 
     // events
     cuEventCreate 2000 "cuEventCreate" required (*mut CUevent, c_uint);
@@ -376,6 +450,12 @@ mod tests {
         assert_eq!(core::mem::offset_of!(CUlaunchConfig, stream), 32);
         assert_eq!(core::mem::offset_of!(CUlaunchConfig, attributes), 40);
         assert_eq!(core::mem::offset_of!(CUlaunchConfig, attribute_count), 48);
+        assert_eq!(
+            (size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS>(), size_of::<CUgraphExecUpdateResultInfo>()),
+            (32, 24)
+        );
+        assert_eq!(size_of::<CUDA_KERNEL_NODE_PARAMS>(), 72);
+        assert_eq!(core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS, parameters), 40);
     }
 
     #[test]

@@ -93,6 +93,10 @@ impl<T> Out<T> {
         Self(core::ptr::null_mut())
     }
 
+    pub(super) fn is_none(self) -> bool {
+        self.0.is_null()
+    }
+
     /// Refuses null, for a call that must not begin without a place for its result.
     pub(super) fn needed(self) -> Answer {
         if self.0.is_null() { Err(Stop::from(Status::INVALID_VALUE)) } else { Ok(()) }
@@ -145,6 +149,12 @@ impl<T> Clone for List<T> {
 }
 
 impl<T> Copy for List<T> {}
+
+impl<T> List<T> {
+    pub(super) const fn none() -> Self {
+        Self(core::ptr::null())
+    }
+}
 
 impl<T: Copy> List<T> {
     pub(super) fn is_null(self) -> bool {

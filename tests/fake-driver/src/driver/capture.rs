@@ -6,13 +6,13 @@
 //!                       └─ a call that is prohibited ──► invalidated ── end ──► none, 901 and no graph
 //! ```
 //!
-//! The graph of a capture over several streams is one row, in the order of the calls.
+//! A graph is launched as one row, in the order of the calls that were captured; what each comes after is known besides.
 
 use core::ffi::{c_int, c_uint};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arg::{Out, StreamArg};
-use super::graph::Graph;
+use super::graph::{Graph, Node};
 use super::handle::Kind;
 use super::op::Op;
 use super::state::State;
@@ -36,17 +36,18 @@ pub(super) struct Capture {
     thread: u64,
     /// The stream it began in, and all that joined.
     pub(super) origin: u64,
-    streams: BTreeSet<u64>,
+    /// With the nodes that come last in each, by their places.
+    streams: BTreeMap<u64, Vec<usize>>,
     /// Streams whose work the first has not waited for.
     unjoined: BTreeSet<u64>,
     graph: u64,
-    nodes: Vec<Op>,
+    pub(super) nodes: Vec<Node>,
     is_invalidated: bool,
 }
 
 impl State {
     pub(super) fn capture_of(&self, stream: u64) -> Option<u64> {
-        self.captures.iter().find(|(_, capture)| capture.streams.contains(&stream)).map(|(id, _)| *id)
+        self.captures.iter().find(|(_, capture)| capture.streams.contains_key(&stream)).map(|(id, _)| *id)
     }
 
     fn invalidate(&mut self, capture: u64) {
@@ -65,7 +66,13 @@ impl State {
             capture.is_invalidated = true;
             return Err(Status::STREAM_CAPTURE_UNSUPPORTED.into());
         }
-        capture.nodes.extend(ops);
+        let handles: Vec<u64> = ops.iter().map(|_| self.handles.give(Kind::Node)).collect();
+        let Some(capture) = self.captures.get_mut(&id) else { return Ok(()) };
+        for (handle, op) in handles.into_iter().zip(ops) {
+            let last = capture.streams.entry(stream).or_default();
+            let after = core::mem::replace(last, vec![capture.nodes.len()]);
+            capture.nodes.push(Node { handle, op, after, launch: None });
+        }
         capture.touch(stream);
         Ok(())
     }
@@ -115,7 +122,7 @@ impl State {
 
     /// Stops a question about an event that was recorded in a capture, and that capture.
     pub(super) fn forbid_captured(&mut self, event: u64) -> Answer {
-        let Some((id, _)) = self.event(event)?.captured else { return Ok(()) };
+        let Some((id, ..)) = self.event(event)?.captured else { return Ok(()) };
         self.invalidate(id);
         Err(Status::CAPTURED_EVENT.into())
     }
@@ -124,7 +131,7 @@ impl State {
     pub(super) fn join(&mut self, stream: u64, event: u64) -> Answer<bool> {
         let (captured, recorded) = {
             let event = self.event(event)?;
-            (event.captured, event.point.is_some())
+            (event.captured.clone(), event.point.is_some())
         };
         let own = self.capture_of(stream);
         match (captured, own) {
@@ -135,18 +142,18 @@ impl State {
                 self.invalidate(id);
                 Err(Status::STREAM_CAPTURE_ISOLATION.into())
             }
-            (Some((id, _)), _) if !self.captures.contains_key(&id) => {
+            (Some((id, ..)), _) if !self.captures.contains_key(&id) => {
                 if let Some(own) = own {
                     self.invalidate(own);
                 }
                 Err(Status::STREAM_CAPTURE_ISOLATION.into())
             }
-            (Some((id, _)), Some(own)) if id != own => {
+            (Some((id, ..)), Some(own)) if id != own => {
                 self.invalidate(id);
                 self.invalidate(own);
                 Err(Status::STREAM_CAPTURE_MERGE.into())
             }
-            (Some((id, from)), _) => {
+            (Some((id, from, after)), _) => {
                 if self.streams.get(&stream).is_some_and(|stream| stream.sort == Sort::Legacy) {
                     self.invalidate(id);
                     return Err(Status::STREAM_CAPTURE_UNSUPPORTED.into());
@@ -155,7 +162,10 @@ impl State {
                 if capture.is_invalidated {
                     return Err(Status::STREAM_CAPTURE_INVALIDATED.into());
                 }
-                capture.streams.insert(stream);
+                let last = capture.streams.entry(stream).or_default();
+                last.extend(after);
+                last.sort_unstable();
+                last.dedup();
                 if from != stream {
                     capture.unjoined.remove(&from);
                 }
@@ -175,6 +185,11 @@ impl State {
 }
 
 impl Capture {
+    /// What an event that is recorded in the stream stands for.
+    pub(super) fn last(&self, stream: u64) -> Vec<usize> {
+        self.streams.get(&stream).cloned().unwrap_or_default()
+    }
+
     fn touch(&mut self, stream: u64) {
         if stream != self.origin {
             self.unjoined.insert(stream);
@@ -202,7 +217,7 @@ pub(super) fn begin(state: &mut State, arg: StreamArg, mode: c_uint) -> Answer {
         mode,
         thread: current::thread(),
         origin: stream,
-        streams: BTreeSet::from([stream]),
+        streams: BTreeMap::from([(stream, Vec::new())]),
         unjoined: BTreeSet::new(),
         graph: state.handles.give(Kind::Graph),
         nodes: Vec::new(),

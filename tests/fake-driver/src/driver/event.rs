@@ -22,8 +22,8 @@ pub(super) struct Event {
     flags: c_uint,
     /// Where it was recorded last.
     pub(super) point: Option<Point>,
-    /// The capture in which it was, instead, and the stream.
-    pub(super) captured: Option<(u64, u64)>,
+    /// The capture in which it was, instead, the stream, and the nodes that it stands for.
+    pub(super) captured: Option<(u64, u64, Vec<usize>)>,
     /// How often it was.
     records: u64,
     /// When the last of them was reached.
@@ -76,8 +76,9 @@ pub(super) fn record(state: &mut State, event: u64, stream: StreamArg) -> Answer
     }
     if let Some(id) = state.capture_of(stream) {
         state.capture(id, stream, Vec::new())?;
+        let last = state.captures.get(&id).map(|capture| capture.last(stream)).unwrap_or_default();
         let event = state.event(event)?;
-        event.captured = Some((id, stream));
+        event.captured = Some((id, stream, last));
         event.point = None;
         event.reached_at = None;
         return Ok(());

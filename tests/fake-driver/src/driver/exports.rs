@@ -9,6 +9,7 @@ use core::ffi::{c_char, c_int, c_uint};
 
 use super::arg::{Address, Arg, Chars, HostFn, Image, List, Out, Params, StreamArg, Text};
 use super::enqueue::Copy2d;
+use super::graph::{InstantiateParams, KernelParams, UpdateInfo};
 use super::module::LaunchConfig;
 use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, pool, stream};
 use crate::Status;
@@ -147,6 +148,13 @@ exports! {
     "cuStreamEndCapture" 10000 cuStreamEndCapture(stream: StreamArg, graph: Out<u64>) => capture::end;
     "cuThreadExchangeStreamCaptureMode" 10010 cuThreadExchangeStreamCaptureMode(mode: Out<c_uint>) => capture::exchange_mode;
     "cuGraphInstantiateWithFlags" 11040 cuGraphInstantiateWithFlags(out: Out<u64>, graph: u64, flags: u64) => graph::instantiate;
+    "cuGraphInstantiateWithParams" 12000 cuGraphInstantiateWithParams(out: Out<u64>, graph: u64, params: Out<InstantiateParams>) => graph::instantiate_with;
+    "cuGraphExecUpdate" 12000 cuGraphExecUpdate_v2(exec: u64, graph: u64, info: Out<UpdateInfo>) => graph::update;
+    "cuGraphExecKernelNodeSetParams" 12000 cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, params: List<KernelParams>) => graph::set_kernel;
+    "cuGraphGetNodes" 10000 cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) => graph::nodes;
+    "cuGraphNodeGetType" 10000 cuGraphNodeGetType(node: u64, out: Out<c_int>) => graph::node_type;
+    "cuGraphKernelNodeGetParams" 12000 cuGraphKernelNodeGetParams_v2(node: u64, out: Out<KernelParams>) => graph::get_kernel;
+    "cuGraphNodeGetDependencies" 12030 cuGraphNodeGetDependencies_v2(node: u64, nodes: Out<u64>, edges: Out<u64>, count: Out<usize>) => graph::dependencies;
     "cuGraphLaunch" 10000 cuGraphLaunch(exec: u64, stream: StreamArg) => graph::launch;
     "cuGraphExecDestroy" 10000 cuGraphExecDestroy(exec: u64) => graph::destroy_exec;
     "cuGraphDestroy" 10000 cuGraphDestroy(graph: u64) => graph::destroy;
@@ -157,6 +165,7 @@ exports! {
     "cuModuleGetFunction" 2000 cuModuleGetFunction(out: Out<u64>, module: u64, name: Text) => module::get_function;
     "cuLaunchKernel" 4000 cuLaunchKernel(function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: StreamArg, parameters: Params, extra: List<usize>) => module::launch;
     "cuLaunchKernelEx" 11060 cuLaunchKernelEx(config: List<LaunchConfig>, function: u64, parameters: Params, extra: List<usize>) => module::launch_with_attributes;
+    "cuFuncGetName" 12030 cuFuncGetName(out: Out<usize>, function: u64) => module::name;
     "cuFuncGetAttribute" 2020 cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, function: u64) => module::get_attribute;
     "cuFuncSetAttribute" 9000 cuFuncSetAttribute(function: u64, attribute: c_int, value: c_int) => module::set_attribute;
     "cuFuncGetParamInfo" 12040 cuFuncGetParamInfo(function: u64, index: usize, offset: Out<usize>, bytes: Out<usize>) => module::parameter;

@@ -11,6 +11,7 @@ pub(super) enum Kind {
     Function = 5,
     Graph = 6,
     Exec = 7,
+    Node = 8,
 }
 
 /// Not canonical, as an address.

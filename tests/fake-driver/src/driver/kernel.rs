@@ -51,6 +51,20 @@ pub(super) enum Kernel {
         plus: u64,
         count: u32,
     },
+    /// `matmul(f32 *c, const f32 *a, const f32 *b, u32 m, u32 k, u32 n)`: `c = a * b`, row by row.
+    Matmul {
+        to: u64,
+        first: u64,
+        second: u64,
+        sizes: [u32; 3],
+    },
+    /// `add_bias(f32 *y, const f32 *bias, u32 rows, u32 columns, u32 relu)`: to each row; and nothing is below zero then, where that is asked for.
+    AddBias {
+        to: u64,
+        bias: u64,
+        sizes: [u32; 2],
+        relu: bool,
+    },
     /// `traps()`, `illegal_address()`, `assert_fails()`
     Fault(Status),
     Unknown,
@@ -72,12 +86,18 @@ impl Kernel {
             ("saxpy", &[to, factor, from, plus, count]) => {
                 Self::Saxpy { to, factor: f32::from_bits(low(factor)), from, plus, count: low(count) }
             }
+            ("matmul", &[to, first, second, m, k, n]) => {
+                Self::Matmul { to, first, second, sizes: [m, k, n].map(low) }
+            }
+            ("add_bias", &[to, bias, rows, columns, relu]) => {
+                Self::AddBias { to, bias, sizes: [rows, columns].map(low), relu: low(relu) != 0 }
+            }
             ("traps", []) => Self::Fault(Status::LAUNCH_FAILED),
             ("illegal_address", []) => Self::Fault(Status::ILLEGAL_ADDRESS),
             ("assert_fails", []) => Self::Fault(Status::ASSERT),
             (
                 "occupy" | "occupy_until" | "store_word" | "stamp" | "timed_step" | "timed_store" | "affine"
-                | "saxpy" | "traps" | "illegal_address" | "assert_fails",
+                | "saxpy" | "matmul" | "add_bias" | "traps" | "illegal_address" | "assert_fails",
                 _,
             ) => return None,
             _ => Self::Unknown,
@@ -100,9 +120,16 @@ impl Kernel {
                 Some((address, usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(size_of::<u32>())))
             }
             Self::Saxpy { to, count, .. } => Some((to, count as usize * size_of::<f32>())),
+            Self::Matmul { to, sizes: [m, _, n], .. } => Some((to, numbers([m, n]))),
+            Self::AddBias { to, sizes, .. } => Some((to, numbers(sizes))),
             _ => None,
         }
     }
+}
+
+/// The bytes of a matrix.
+fn numbers([rows, columns]: [u32; 2]) -> usize {
+    (rows as usize).saturating_mul(columns as usize).saturating_mul(size_of::<f32>())
 }
 
 /// The low half of a word.
@@ -129,6 +156,16 @@ impl State {
             }
             Kernel::Saxpy { to, factor, from, plus, count } => {
                 if !self.pages.saxpy(to, factor, from, plus, count as usize) {
+                    self.misses(context, to, "a kernel's access");
+                }
+            }
+            Kernel::Matmul { to, first, second, sizes } => {
+                if !self.pages.matmul(to, first, second, sizes.map(|size| size as usize)) {
+                    self.misses(context, to, "a kernel's access");
+                }
+            }
+            Kernel::AddBias { to, bias, sizes, relu } => {
+                if !self.pages.add_bias(to, bias, sizes.map(|size| size as usize), relu) {
                     self.misses(context, to, "a kernel's access");
                 }
             }

@@ -2,8 +2,10 @@
 
 use core::ffi::{c_int, c_uint};
 use std::collections::BTreeMap;
+use std::ffi::CString;
 
 use super::arg::{Image, List, Out, Params, StreamArg, Text};
+use super::graph::Launched;
 use super::handle::Kind;
 use super::kernel::Kernel;
 use super::op::Op;
@@ -159,7 +161,7 @@ pub(super) fn parameter(
 }
 
 /// The sizes of a grid or a block.
-type Sizes = [c_uint; 3];
+pub(super) type Sizes = [c_uint; 3];
 
 /// What a launch is of.
 struct Launch {
@@ -272,14 +274,44 @@ fn enqueue(state: &mut State, launch: &Launch) -> Answer {
     if launch.parameters.is_null() && !launch.extra.is_null() {
         return Err(Status::NOT_SUPPORTED.into());
     }
-    let places = launch.parameters.take(function.parameters.len())?;
-    let mut values = Vec::new();
-    for (place, bytes) in places.into_iter().zip(&function.parameters) {
-        values.push(number(&place.take(*bytes)?));
-    }
-    let kernel = Kernel::of(&function.name, &values).ok_or(Status::INVALID_VALUE)?;
+    let kernel = state.kernel(launch.function, launch.parameters)?;
     state.enqueue(stream, Op::Kernel(kernel))?;
+    let Launch { function, grid, block, shared_bytes, .. } = *launch;
+    if let Some(capture) = state.capture_of(stream).and_then(|id| state.captures.get_mut(&id))
+        && let Some(node) = capture.nodes.last_mut()
+    {
+        node.launch = Some(Launched { function, grid, block, shared_bytes });
+    }
     Ok(())
+}
+
+impl State {
+    /// The kernel of a function, with the values of its parameters.
+    pub(super) fn kernel(&mut self, function: u64, parameters: Params) -> Answer<Kernel> {
+        let function = self.function(function)?;
+        let places = parameters.take(function.parameters.len())?;
+        let mut values = Vec::new();
+        for (place, bytes) in places.into_iter().zip(&function.parameters) {
+            values.push(number(&place.take(*bytes)?));
+        }
+        Kernel::of(&function.name, &values).ok_or(Status::INVALID_VALUE.into())
+    }
+}
+
+impl Function {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// A text that stays as long as the library.
+pub(super) fn name(state: &mut State, out: Out<usize>, function: u64) -> Answer {
+    let name = state.function(function)?.name;
+    let text = state.names.entry(name).or_insert_with_key(|name| {
+        let text = CString::new(name.as_str()).unwrap_or_default();
+        &*Box::leak(text.into_boxed_c_str())
+    });
+    out.set(text.as_ptr().expose_provenance())
 }
 
 /// The first eight bytes as a number.

@@ -165,6 +165,43 @@ impl Pages {
         there
     }
 
+    /// So many numbers.
+    fn floats(&self, from: u64, count: usize) -> Option<Vec<f32>> {
+        let bytes = count * size_of::<f32>();
+        let number = |bytes: &[u8]| f32::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        let read = (count == 0 || self.holds(from, bytes)).then(|| raw::read(from, bytes))?;
+        Some(read.chunks_exact(size_of::<f32>()).map(number).collect())
+    }
+
+    /// The product of matrices of `m` by `k` and `k` by `n` numbers, row by row.
+    pub(super) fn matmul(&self, to: u64, first: u64, second: u64, [m, k, n]: [usize; 3]) -> bool {
+        let factors = (self.floats(first, m * k), self.floats(second, k * n));
+        let (Some(first), Some(second)) = factors else { return false };
+        let sum = |row: &[f32], column: usize| {
+            let both = row.iter().zip(second.iter().skip(column).step_by(n.max(1)));
+            both.map(|(one, other)| one * other).sum::<f32>()
+        };
+        let rows = first.chunks_exact(k.max(1)).flat_map(|row| (0..n).map(move |column| (row, column)));
+        let all: Vec<u8> = rows.flat_map(|(row, column)| sum(row, column).to_ne_bytes()).collect();
+        let there = self.holds(to, all.len());
+        if there {
+            raw::write(to, &all);
+        }
+        there
+    }
+
+    /// Adds `bias` to each row.
+    pub(super) fn add_bias(&self, to: u64, bias: u64, [rows, columns]: [usize; 2], relu: bool) -> bool {
+        let (Some(y), Some(bias)) = (self.floats(to, rows * columns), self.floats(bias, columns)) else {
+            return false;
+        };
+        let least = if relu { 0.0 } else { f32::MIN };
+        let both = y.iter().zip(bias.iter().cycle());
+        let all: Vec<u8> = both.flat_map(|(y, bias)| (y + bias).max(least).to_ne_bytes()).collect();
+        raw::write(to, &all);
+        true
+    }
+
     pub(super) fn live(&self) -> Live {
         let mut live = Live::default();
         for page in self.live.values() {

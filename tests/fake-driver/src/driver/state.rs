@@ -1,5 +1,6 @@
 //! All that one instance knows, the lock around it, and how threads wait for something to happen in it.
 
+use core::ffi::CStr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::process;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -47,6 +48,8 @@ pub(super) struct State {
     pub(super) release_thresholds: BTreeMap<i32, u64>,
     pub(super) modules: BTreeMap<u64, Module>,
     pub(super) functions: BTreeMap<u64, Function>,
+    /// Names of kernels that were told.
+    pub(super) names: BTreeMap<String, &'static CStr>,
     /// What the run-time compiler has at hand.
     pub(super) programs: BTreeMap<u64, Program>,
     pub(super) programs_made: u64,
