@@ -14,6 +14,7 @@
 //! | [`ab`] | A/B runs: `cargo xtask bench` |
 //! | [`ops`] | device operations being awaited: the suite `ops` of these, and the program `ops` |
 //! | [`compose`] | branches, gates and chains of operations beside the device's own calls: the case `compose` of the program `ops` |
+//! | [`graphs`] | captured chains, launched and awaited, beside the device's own calls: the case `graphs` of the program `ops` |
 //! | [`sim`] | the simulated device that both of them run on |
 //! | [`tune`] | replays of a trace through any plan, and what no plan can beat |
 //! | [`trace`] | recorded steps of GPU work, read a row at a time |
@@ -43,6 +44,7 @@ mod apart;
 pub mod compose;
 pub mod draws;
 pub mod gpu;
+pub mod graphs;
 pub mod micro;
 mod operation;
 pub mod ops;

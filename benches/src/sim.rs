@@ -9,6 +9,7 @@ use wakeline_sim::{RealTime, SimConfig, SimDevice, SimStream};
 use wakeline_std::usage::thread_cpu_time;
 use wakeline_std::{DeviceThread, StdClock};
 
+use crate::graphs::{Chain, GraphMachine, Replays};
 use crate::ops::Machine;
 
 /// The time it runs in: the host's.
@@ -102,5 +103,37 @@ impl Machine for SimMachine {
 
     fn own_cpu(&self) -> Nanos {
         Nanos::from_nanos(self.used.load(Ordering::Relaxed))
+    }
+}
+
+impl GraphMachine for SimMachine {
+    fn raw_replays(
+        &self,
+        stream: &SimStream<Time>,
+        chain: Chain,
+        clock: &StdClock,
+    ) -> Result<Replays, Error> {
+        let Chain { kernels, length, times, awaits } = chain;
+        stream.begin_capture()?;
+        let launched = (0..kernels).try_for_each(|_| self.launch(stream, length));
+        let captured = stream.end_capture();
+        let graph = launched.and_then(|()| self.device.instantiate(&captured?))?;
+        let (mut replays, mut points) = (Replays::new(times), Vec::with_capacity(times));
+        for _ in 0..times {
+            let before = clock.now();
+            stream.launch_graph(&graph)?;
+            let mut point = stream.point();
+            point.arm()?;
+            let submitted = clock.now();
+            while awaits && point.poll() != Wake::Reached {
+                core::hint::spin_loop();
+            }
+            replays.push(before, submitted, clock.now());
+            points.push(point);
+        }
+        while points.last().is_some_and(|point| point.poll() != Wake::Reached) {
+            core::hint::spin_loop();
+        }
+        Ok(replays)
     }
 }

@@ -5,6 +5,7 @@ use wakeline_cuda::kernels::Kernels;
 use wakeline_cuda::{Calls, CuStream, CudaContext, CudaDevice, CudaKernelWord};
 use wakeline_std::StdClock;
 
+use crate::graphs::{Chain, GraphMachine, Replays};
 use crate::ops::{Begun, Machine};
 
 /// How much freed memory of the device stays its own; none is allocated.
@@ -71,5 +72,30 @@ impl Machine for CudaMachine {
 
     fn own_cpu(&self) -> Nanos {
         Nanos::ZERO
+    }
+}
+
+impl GraphMachine for CudaMachine {
+    fn raw_replays(&self, stream: &CuStream, chain: Chain, clock: &StdClock) -> Result<Replays, Error> {
+        let Chain { kernels, length, times, awaits } = chain;
+        let mut calls = Calls::new(self.device.context(), stream)?;
+        calls.store(0)?;
+        calls.capture(|stream| (0..kernels).try_for_each(|_| self.launch(stream, length)))?;
+        // The first of a graph brings it to the device.
+        calls.launch_graph()?;
+        calls.synchronize_stream()?;
+        let mut replays = Replays::new(times);
+        for value in 1..=times as u64 {
+            let before = clock.now();
+            calls.launch_graph()?;
+            calls.store(value)?;
+            let submitted = clock.now();
+            while awaits && calls.stored() != value {
+                core::hint::spin_loop();
+            }
+            replays.push(before, submitted, clock.now());
+        }
+        calls.synchronize_stream()?;
+        Ok(replays)
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde::Serialize;
 use wakeline_benches::compose::Compose;
 use wakeline_benches::gpu::{CudaMachine, Failure, Gpu, finish};
-use wakeline_benches::ops::{Bench, Machine};
+use wakeline_benches::graphs::{GraphMachine, Launches};
+use wakeline_benches::ops::Bench;
 use wakeline_benches::sim::SimMachine;
 use wakeline_core::{Error, Nanos};
 use wakeline_ops::port::Gates;
@@ -23,7 +24,7 @@ const USAGE: &str = "usage: ops [--device sim|cuda] [--driver FILE] [--rounds N]
   --driver     load this library in place of the system's driver
   --rounds N   rounds of each length (default: 20)
   --seconds N  how long each crowd runs (default: 3)
-  CASE         await, submit, loop, idle, compose (default: all)";
+  CASE         await, submit, loop, idle, compose, graphs (default: all)";
 
 /// Which lengths are awaited.
 const LENGTHS_US: [u64; 6] = [5, 20, 100, 1_000, 5_000, 10_000];
@@ -62,7 +63,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         match word.as_str() {
             "--rounds" => args.rounds = usize::try_from(number()?).unwrap_or(1),
             "--seconds" => args.seconds = number()?,
-            "await" | "submit" | "loop" | "idle" | "compose" => args.cases.push(word),
+            "await" | "submit" | "loop" | "idle" | "compose" | "graphs" => args.cases.push(word),
             _ => return Err(format!("unknown argument `{word}`\n{USAGE}")),
         }
     }
@@ -76,7 +77,7 @@ fn print(line: &impl Serialize) {
     }
 }
 
-fn run<M: Machine<Device: Gates>>(machine: M, args: &Args) -> Result<(), Error> {
+fn run<M: GraphMachine<Device: Gates>>(machine: M, args: &Args) -> Result<(), Error> {
     let bench = Bench::new(machine)?;
     let wants = |case: &str| args.cases.is_empty() || args.cases.iter().any(|wanted| wanted == case);
     let time = Duration::from_secs(args.seconds);
@@ -104,6 +105,11 @@ fn run<M: Machine<Device: Gates>>(machine: M, args: &Args) -> Result<(), Error> 
         let compose = Compose::new(bench.machine())?;
         compose.run(args.rounds)?.iter().for_each(print);
         compose.close()?;
+    }
+    if wants("graphs") {
+        let launches = Launches::new(bench.machine())?;
+        launches.run(args.rounds)?.iter().for_each(print);
+        launches.close()?;
     }
     bench.close()
 }
