@@ -234,3 +234,27 @@ fn saxpy_without_a_gpu_or_with_a_wrong_setting_says_so() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("WAKELINE_NVRTC") && ran.stderr.contains("/no/such"), "{ran:?}");
 }
+
+#[test]
+fn mlp_graph_gives_the_same_on_both_devices_and_draws_its_graph() {
+    let driver = Driver::stand_in("mlp-graph");
+    let drawing = driver.0.join("graph.svg");
+    let ran = run(example("mlp_graph").args(["--passes", "3", "--svg"]).arg(&drawing));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("by a tiled kernel of ours: 6 passes as they should be; 4 nodes"), "{ran:?}");
+    let drawn = fs::read_to_string(&drawing).expect("a drawing");
+    assert!(drawn.contains("matmul") || drawn.matches("<rect").count() == 4, "{drawn}");
+    // Names that the loader looks for are no libraries here, so there is no cuBLAS, also where this machine has one.
+    for name in ["libcublas.so.13", "libcublas.so.12"] {
+        fs::write(driver.0.join(name), "no library").expect("there is room for a small file");
+    }
+    let mut command = example("mlp_graph");
+    command.args(["--device=cuda", "--size=small", "--passes", "3"]).env("LD_LIBRARY_PATH", &driver.0);
+    command
+        .env("XDG_CACHE_HOME", driver.0.join("cache"))
+        .env("WAKELINE_NVRTC", driver.0.join("libcuda.so.1"));
+    let ran = run(&mut command);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("a GPU: products by a tiled kernel of ours: 6 passes as they"), "{ran:?}");
+    assert!(ran.stdout.contains("no products by cuBLAS: libcublas.so.13"), "{ran:?}");
+}
