@@ -7,9 +7,10 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::fmt;
 use core::ptr;
+use std::collections::{BTreeSet, HashMap};
 
 use wakeline_core::{Error, ErrorCode};
-use wakeline_mapped::error::Kind;
+use wakeline_mapped::error::{CallError, Kind};
 use wakeline_ops::port::{Arg, Graphs, Node, NodeKind, Promise, Shape};
 
 use crate::access::CudaMemory;
@@ -32,8 +33,10 @@ const KERNEL: c_int = 0;
 #[derive(Debug)]
 pub struct CudaCaptured {
     graph: Captured,
-    /// In the driver's order.
+    /// Each behind those that it comes after, as far as the driver tells; else as the driver has them.
     nodes: Vec<Handle>,
+    /// What each comes right after.
+    after: Vec<Vec<usize>>,
 }
 
 /// A graph that can be launched.
@@ -82,8 +85,18 @@ impl CudaCaptured {
     ///
     /// What the driver says.
     fn new(graph: Captured) -> Result<Self, Error> {
-        let nodes = nodes_of(&graph).map_err(|error| graph.context.told(error))?;
-        Ok(Self { graph, nodes })
+        let told = |error| graph.context.told(error);
+        let nodes = nodes_of(&graph).map_err(told)?;
+        let numbers: HashMap<usize, usize> =
+            nodes.iter().enumerate().map(|(number, Handle(node))| (node.addr(), number)).collect();
+        let number = |node: &*mut c_void| numbers.get(&node.addr()).copied();
+        let mut after = Vec::with_capacity(nodes.len());
+        for Handle(node) in &nodes {
+            let before = dependencies(&graph, *node).map_err(told)?;
+            after.push(before.iter().filter_map(number).collect());
+        }
+        let (nodes, after) = in_order(&nodes, &after);
+        Ok(Self { graph, nodes, after })
     }
 
     const fn context(&self) -> &CudaContext {
@@ -116,28 +129,63 @@ impl CudaCaptured {
         let name = if sort == KERNEL { kernel_name(cuda, raw) } else { None };
         Ok(Node { kind: node_kind(sort), name: name.unwrap_or_default(), after: Vec::new() })
     }
+}
 
-    /// Which nodes that of this number comes right after. The context is bound.
-    fn after(&self, number: usize) -> Result<Vec<usize>, Error> {
-        let cuda = self.context().driver();
-        let Some(ask) = cuda.symbols().cuGraphNodeGetDependencies else { return Ok(Vec::new()) };
-        let Handle(raw) = self.nodes.get(number).copied().unwrap_or(Handle(ptr::null_mut()));
-        let mut count = 0;
-        // SAFETY: the context is bound, the node of a graph that is there, and `count` a number's room; without room for nodes it tells their number alone.
-        let status = unsafe { ask(raw, ptr::null_mut(), ptr::null_mut(), &raw mut count) };
-        cuda.check("cuGraphNodeGetDependencies", status).map_err(|error| self.context().told(error))?;
-        let mut nodes = vec![ptr::null_mut(); count];
-        let mut edges: Vec<CUgraphEdgeData> = vec![[0; 8]; count];
-        // SAFETY: as above, with room for as many as there are.
-        let status = unsafe { ask(raw, nodes.as_mut_ptr(), edges.as_mut_ptr(), &raw mut count) };
-        cuda.check("cuGraphNodeGetDependencies", status).map_err(|error| self.context().told(error))?;
-        let number = |node: &*mut c_void| self.nodes.iter().position(|handle| handle.0 == *node);
-        Ok(nodes.iter().take(count).filter_map(number).collect())
+/// The same nodes, each behind those that it comes after, and else in their order.
+fn in_order(nodes: &[Handle], after: &[Vec<usize>]) -> (Vec<Handle>, Vec<Vec<usize>>) {
+    let mut waits: Vec<usize> = after.iter().map(Vec::len).collect();
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (number, before) in after.iter().enumerate() {
+        for other in before {
+            if let Some(behind) = behind.get_mut(*other) {
+                behind.push(number);
+            }
+        }
     }
+    let mut free: BTreeSet<usize> =
+        (0..nodes.len()).filter(|number| waits.get(*number) == Some(&0)).collect();
+    let (mut order, mut places) = (Vec::with_capacity(nodes.len()), vec![0; nodes.len()]);
+    while let Some(number) = free.pop_first() {
+        if let Some(place) = places.get_mut(number) {
+            *place = order.len();
+        }
+        order.push(number);
+        for other in behind.get(number).into_iter().flatten() {
+            if let Some(waits) = waits.get_mut(*other) {
+                *waits -= 1;
+                if *waits == 0 {
+                    free.insert(*other);
+                }
+            }
+        }
+    }
+    let place = |other: &usize| places.get(*other).copied();
+    let its = |number: &usize| -> Option<(Handle, Vec<usize>)> {
+        Some((*nodes.get(*number)?, after.get(*number)?.iter().filter_map(place).collect()))
+    };
+    order.iter().filter_map(its).unzip()
+}
+
+/// The nodes that this one comes right after, where the driver can tell. The context is bound, and the node of this graph.
+fn dependencies(graph: &Captured, node: *mut c_void) -> Result<Vec<*mut c_void>, CallError> {
+    let cuda = graph.context.driver();
+    let call = "cuGraphNodeGetDependencies";
+    let Some(ask) = cuda.symbols().cuGraphNodeGetDependencies else { return Ok(Vec::new()) };
+    let mut count = 0;
+    // SAFETY: the context is bound, the node of a graph that is there, and `count` a number's room; without room for nodes it tells their number alone.
+    let status = unsafe { ask(node, ptr::null_mut(), ptr::null_mut(), &raw mut count) };
+    cuda.check(call, status)?;
+    let mut nodes = vec![ptr::null_mut(); count];
+    let mut edges: Vec<CUgraphEdgeData> = vec![[0; 8]; count];
+    // SAFETY: as above, with room for as many as there are.
+    let status = unsafe { ask(node, nodes.as_mut_ptr(), edges.as_mut_ptr(), &raw mut count) };
+    cuda.check(call, status)?;
+    nodes.truncate(count);
+    Ok(nodes)
 }
 
 /// The nodes of a graph, where the driver can tell. The context is bound.
-fn nodes_of(graph: &Captured) -> Result<Vec<Handle>, wakeline_mapped::error::CallError> {
+fn nodes_of(graph: &Captured) -> Result<Vec<Handle>, CallError> {
     let cuda = graph.context.driver();
     let Some(ask) = cuda.symbols().cuGraphGetNodes else { return Ok(Vec::new()) };
     let mut count = 0;
@@ -226,11 +274,10 @@ impl Graphs for CudaDevice {
     /// None before CUDA 12, of whose drivers none can tell; what they come after, and names, from CUDA 12.3 on.
     fn nodes(&self, captured: &CudaCaptured) -> Result<Vec<Node>, Error> {
         let _bound = self.context().bind()?;
-        let node = |number| {
-            let node = captured.node(number)?;
-            Ok(Node { after: captured.after(number)?, ..node })
+        let node = |(number, after): (usize, &Vec<usize>)| {
+            Ok(Node { after: after.clone(), ..captured.node(number)? })
         };
-        (0..captured.nodes.len()).map(node).collect()
+        captured.after.iter().enumerate().map(node).collect()
     }
 
     fn instantiate(&self, captured: &CudaCaptured) -> Result<CudaGraph, Error> {
@@ -326,5 +373,20 @@ impl Graphs for CudaDevice {
         let status = unsafe { set(graph.0.raw.0, raw, &raw const launch) };
         let why = || (name.clone(), "its kernel cannot be launched so".to_owned());
         self.of_graph(ErrorCode::GraphMismatch, call, status, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_come_behind_those_that_they_come_after_and_else_in_their_order() {
+        let handles: Vec<_> = (1..=4_usize).map(|at| Handle(ptr::without_provenance_mut(at))).collect();
+        // As the driver may have them: the last of a chain first.
+        let after = [vec![2, 1], vec![], vec![3], vec![]];
+        let (nodes, after) = in_order(&handles, &after);
+        assert_eq!(nodes, [handles[1], handles[3], handles[2], handles[0]]);
+        assert_eq!(after, [vec![], vec![], vec![1], vec![2, 0]]);
     }
 }
