@@ -164,7 +164,7 @@ impl<O: DeviceOp, V> Once<O, V> {
                     return Err(Error::new(ErrorCode::ForeignMemory, []));
                 }
                 if submission.records() && !done.heard.is_empty() {
-                    return submission.not_recorded(&SHARED_BEHIND_GATE, &RUN_IT_BEFORE).and(Err(busy()));
+                    return Err(submission.refusal(&SHARED_BEHIND_GATE, &RUN_IT_BEFORE));
                 }
                 let value = take(&mut done.value);
                 let end = done.place.as_ref().map(|end| (end.stream.clone(), end.place));
@@ -183,7 +183,7 @@ impl<O: DeviceOp, V> Once<O, V> {
         }
         if submission.records() {
             drop(state);
-            return submission.not_recorded(&SHARED_IDLE, &RUN_IT_BEFORE).and(Err(busy()));
+            return Err(submission.refusal(&SHARED_IDLE, &RUN_IT_BEFORE));
         }
         let idle = core::mem::replace(&mut *state, State::submitting());
         drop(state);

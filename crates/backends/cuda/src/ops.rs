@@ -9,6 +9,7 @@
 //! | host functions | `cuLaunchHostFunc` |
 //! | gates | `cuStreamWaitValue64` on words in mapped memory |
 //! | kernels | [`Function`] of a [`Module`] that stays loaded |
+//! | graphs | captures of the calling thread, `cuGraphLaunch`; see `graphs.rs` |
 //!
 //! Invariants:
 //! 1. No call here waits for the device but those that make something: a device, a module, a block of pinned memory that the pool does not have.

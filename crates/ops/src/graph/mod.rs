@@ -75,8 +75,8 @@ pub use replay::{GraphArg, Replay};
 /// sent by each launch, as it was when it was recorded.
 ///
 /// What cannot be repeated is [`CaptureRefused`](wakeline_core::ErrorCode::CaptureRefused), and the whole capture fails, also where the operation that it was told goes on: allocations (allocate before, and hand the memory
-/// in: [`copy_to`](https://docs.rs/wakeline-tensor) and kernels that are handed their outputs), reads to the host (read behind a launch), waits for gates, functions of the host, launches of other graphs, and shared
-/// operations that did not run yet (one that did is what launches come behind). To execute an operation, to wait for one, or to capture within a capture is [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution).
+/// in, to a copy or a kernel that writes it), reads to the host (read behind a launch), waits for gates, functions of the host, launches of other graphs, and shared
+/// operations, or parts of one, that did not run yet (one that did is what launches come behind). To execute an operation, to wait for one, or to capture within a capture is [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution).
 ///
 /// # What it owns
 ///
@@ -332,7 +332,7 @@ impl<D: Graphs, T> Graph<D, T> {
         Replay::new(&self.inner)
     }
 
-    /// Enqueues an operation that gives nothing in the graph's own stream, now, and waits for nothing: what feeds the launches to come, which come behind it where they conflict. What it gives up to is
+    /// Enqueues an operation that gives nothing in the graph's own stream, now, and waits for nothing: what feeds the launches to come, which come behind it where they conflict. A fault in it is
     /// told by those.
     ///
     /// # Errors

@@ -117,10 +117,6 @@ impl<D: Device> Recording<D> {
     pub(crate) fn come_behind(&mut self, stream: &Stream<D>, place: Place) {
         self.after.push((stream.clone(), place));
     }
-
-    pub(super) fn refuse(&mut self, error: &Error) {
-        self.refused.get_or_insert_with(|| error.clone());
-    }
 }
 
 impl<D: Memory> Recording<D> {
@@ -205,14 +201,17 @@ impl<D: Device> Submission<D> {
     /// [`CaptureRefused`](ErrorCode::CaptureRefused): `what` cannot be recorded, and what to do `instead`.
     #[inline]
     pub fn not_recorded(&mut self, what: &dyn Display, instead: &dyn Display) -> Result<(), Error> {
-        match &mut self.recording {
-            None => Ok(()),
-            Some(recording) => {
-                let error = Error::new(ErrorCode::CaptureRefused, [what, instead]);
-                recording.refuse(&error);
-                Err(error)
-            }
+        if self.records() { Err(self.refusal(what, instead)) } else { Ok(()) }
+    }
+
+    /// That something cannot be recorded, which the whole capture ends with.
+    #[cold]
+    pub(crate) fn refusal(&mut self, what: &dyn Display, instead: &dyn Display) -> Error {
+        let error = Error::new(ErrorCode::CaptureRefused, [what, instead]);
+        if let Some(recording) = &mut self.recording {
+            recording.refused.get_or_insert_with(|| error.clone());
         }
+        error
     }
 
     /// Whether what is recorded from now on stays in one stream; whether it did before.

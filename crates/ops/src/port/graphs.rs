@@ -71,8 +71,8 @@ pub trait Graphs: Launch {
 
     /// Captures what is enqueued in `stream` from now on. A stream that waits for an event that was recorded in the capture joins it.
     ///
-    /// MUST be a capture that calls of other threads do not disturb, and that disturbs none of theirs. While it lasts, functions of the host, allocations, frees and waits for
-    /// gates in its streams MUST be errors; so MUST the arming of a point there be, which MUST store no word.
+    /// MUST be a capture that calls of other threads do not disturb, and that disturbs none of theirs. While it lasts, functions of the host and waits for gates in its streams MUST
+    /// be errors; so MUST the arming of a point there be, which MUST store no word. Nobody allocates or frees there.
     ///
     /// # Errors
     ///
