@@ -4,9 +4,12 @@
 //! For benchmarks it also has the few symbols of `libnvidia-ml.so.1` that tell what energy a device has used; and those of `libnvrtc.so`, a compiler that knows
 //! of a source which kernels it has, so that what it makes can be loaded and launched here.
 //!
+//! It is one for `libamdhip64.so`, too, with the compiler that is a part of that: the symbols `hip*` do to the same devices what CUDA's do, with what differs in HIP (a context
+//! is a device, a store in a capture runs at once, a stream's destruction waits). A rule by CUDA's name of a call is one for HIP's as well.
+//!
 //! The package is built twice from one source:
 //!
-//! - as a C library, all that is below `driver`: the exported symbols `cu*` and the state behind them. It has threads and
+//! - as a C library, all that is below `driver`: the exported symbols `cu*` and `hip*`, and the state behind them. It has threads and
 //!   statics, as the real one has.
 //! - as a Rust library, [`Fake`]: a test's handle to one loaded copy of the C library.
 //!
@@ -33,9 +36,11 @@ mod driver;
 mod fake;
 mod locate;
 mod status;
+mod twins;
 mod wire;
 
 pub use fake::{Fake, thread_id};
 pub use locate::FakeError;
 pub use status::Status;
+pub use twins::{cuda_name, hip_name};
 pub use wire::{Act, Call, FaultEnds, Live, Options, Rule, RuleId};

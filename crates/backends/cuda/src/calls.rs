@@ -7,47 +7,16 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wakeline_core::{Error, Status};
-use wakeline_mapped::Bound;
-use wakeline_mapped::driver::{LineDriver, RawEvent};
+use wakeline_mapped::driver::{LineDriver, RawEvent, WorkDriver};
 use wakeline_mapped::error::CallError;
+use wakeline_mapped::{Bound, Graph};
 
 use crate::cuda::Cuda;
-use crate::graph::Graph;
-use crate::memory::HostBuffer;
 use crate::sys::{
     CU_CTX_SCHED_AUTO, CU_CTX_SCHED_BLOCKING_SYNC, CU_CTX_SCHED_MASK, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD,
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING,
 };
-use crate::wait::{CuStream, CudaContext};
-
-/// Blocks this thread until all that was enqueued on `stream` so far is done: `cuStreamSynchronize`, with the stream's context bound.
-///
-/// It cannot be ended: it has no deadline, and a fault is told when the driver tells it. How it waits is up to the flags of the context: by default it
-/// spins where there are more processors than contexts. On an idle stream it takes 1.6 us on an H200. A capture of the stream that is under
-/// way is broken by it.
-///
-/// ```no_run
-/// use wakeline_core::Nanos;
-/// use wakeline_cuda::{Cuda, kernels::Kernels, synchronize};
-/// let context = Cuda::load()?.context(0)?;
-/// let stream = context.stream()?;
-/// Kernels::load(&context)?.occupy(&stream, Nanos::from_millis(1))?;
-/// synchronize(&stream)?;
-/// # Ok::<(), wakeline_core::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// [`Backend`](wakeline_core::ErrorCode::Backend): the context's fault, or the driver lacks [`Caps::SYNCHRONIZE`](crate::Caps::SYNCHRONIZE).
-pub fn synchronize(stream: &CuStream) -> Result<(), Error> {
-    let context = &stream.context();
-    let cuda = context.driver();
-    let wait = cuda.symbols().cuStreamSynchronize.ok_or_else(|| cuda.absent("cuStreamSynchronize"))?;
-    let _bound = context.bind()?;
-    // SAFETY: the context is bound, and the stream of it and borrowed.
-    let status = unsafe { wait(stream.raw().as_ptr()) };
-    cuda.check("cuStreamSynchronize", status).map_err(|error| context.told(error))
-}
+use crate::wait::{CuStream, CudaContext, HostBuffer};
 
 /// Single calls of the driver about one stream, with its context bound on this thread for as long as the value lives.
 ///
@@ -68,7 +37,7 @@ pub struct Calls<'c> {
     /// What [`store`](Self::store) stores into.
     word: Option<HostBuffer>,
     /// What [`launch_graph`](Self::launch_graph) launches.
-    graph: Option<Graph>,
+    graph: Option<Graph<Cuda>>,
     /// Kept for its drop.
     _bound: Bound<'c, Cuda>,
 }
@@ -166,12 +135,9 @@ impl<'c> Calls<'c> {
     /// What the driver said.
     pub fn launch_graph(&self) -> Result<(), CallError> {
         let Some(graph) = &self.graph else { return Ok(()) };
-        let cuda = self.cuda();
-        let launch = cuda.symbols().cuGraphLaunch.ok_or_else(|| cuda.absent("cuGraphLaunch"))?;
         // SAFETY: the context is bound, the stream kept and the graph its own, which is dropped when the stream is done, or not at all. That what was captured may be launched
         // again, until then, is what whoever enqueued it has promised of a capture.
-        let status = unsafe { launch(graph.raw().0, self.stream.raw().as_ptr()) };
-        cuda.check("cuGraphLaunch", status)
+        unsafe { self.cuda().graph_launch(graph.raw(), self.stream.raw()) }
     }
 
     /// Whether anything is left in the stream. Breaks a capture of it.
@@ -194,7 +160,7 @@ impl<'c> Calls<'c> {
         unsafe { self.cuda().event_query(self.event) }
     }
 
-    /// Blocks this thread until what the event stands for is done. As [`synchronize`], without an end.
+    /// Blocks this thread until what the event stands for is done. As [`synchronize`](crate::synchronize), without an end.
     ///
     /// # Errors
     ///
@@ -207,7 +173,7 @@ impl<'c> Calls<'c> {
         cuda.check("cuEventSynchronize", status)
     }
 
-    /// Blocks this thread until the stream has nothing left. As [`synchronize`], of which the context's binding is left out.
+    /// Blocks this thread until the stream has nothing left. As [`synchronize`](crate::synchronize), of which the context's binding is left out.
     ///
     /// # Errors
     ///

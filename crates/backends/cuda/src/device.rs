@@ -91,7 +91,6 @@ impl Device {
     }
 
     /// The driver's own handle.
-    #[cfg(feature = "ops")]
     pub(crate) const fn handle(&self) -> CUdevice {
         self.handle
     }
@@ -142,7 +141,7 @@ impl Device {
         Ok(self.asked(attribute)?)
     }
 
-    fn asked(&self, attribute: Attribute) -> Result<i32, CallError> {
+    pub(crate) fn asked(&self, attribute: Attribute) -> Result<i32, CallError> {
         let mut value = 0;
         // SAFETY: `value` is a number's room; of an unknown attribute the driver says so.
         let status =
@@ -152,12 +151,23 @@ impl Device {
     }
 
     /// Whether an attribute that not all drivers know is there and set.
-    pub(crate) fn has(&self, attribute: Attribute) -> Result<bool, Error> {
+    pub(crate) fn is_set(&self, attribute: Attribute) -> Result<bool, CallError> {
         match self.asked(attribute) {
             Ok(value) => Ok(value != 0),
             Err(error) if error.status == CUDA_ERROR_INVALID_VALUE => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
+    }
+
+    /// As [`has_memory_pools`](Self::has_memory_pools).
+    pub(crate) fn pools(&self) -> Result<bool, CallError> {
+        Ok(self.cuda.caps().contains(Caps::MEMORY_POOLS) && self.is_set(Attribute::MEMORY_POOLS)?)
+    }
+
+    /// As [`arch`](Self::arch).
+    pub(crate) fn capability(&self) -> Result<Arch, CallError> {
+        let part = |attribute| self.asked(attribute).map(i32::unsigned_abs);
+        Ok(Arch::new(part(Attribute::COMPUTE_MAJOR)?, part(Attribute::COMPUTE_MINOR)?))
     }
 
     /// Its compute capability: (9, 0) is 9.0.
@@ -173,8 +183,7 @@ impl Device {
     /// # Errors
     /// As [`attribute`](Self::attribute).
     pub fn arch(&self) -> Result<Arch, Error> {
-        let (major, minor) = self.compute_capability()?;
-        Ok(Arch::new(major.unsigned_abs(), minor.unsigned_abs()))
+        Ok(self.capability()?)
     }
 
     /// Whether driver and device say that streams can store words. Some say so and store nothing: try it.
@@ -182,7 +191,7 @@ impl Device {
     /// # Errors
     /// As [`attribute`](Self::attribute), but for a driver that does not know it.
     pub fn stores_words(&self) -> Result<bool, Error> {
-        Ok(self.cuda.caps().contains(Caps::STORE_WORDS) && self.has(Attribute::STORES_WORDS)?)
+        Ok(self.cuda.caps().contains(Caps::STORE_WORDS) && self.is_set(Attribute::STORES_WORDS)?)
     }
 
     /// Whether driver and device can allocate and free memory in the order of a stream.
@@ -190,7 +199,7 @@ impl Device {
     /// # Errors
     /// As [`attribute`](Self::attribute), but for a driver that does not know it.
     pub fn has_memory_pools(&self) -> Result<bool, Error> {
-        Ok(self.cuda.caps().contains(Caps::MEMORY_POOLS) && self.has(Attribute::MEMORY_POOLS)?)
+        Ok(self.pools()?)
     }
 
     /// Whether it can use the host's memory at all, as lines need it.
@@ -198,7 +207,7 @@ impl Device {
     /// # Errors
     /// As [`attribute`](Self::attribute).
     pub fn maps_host_memory(&self) -> Result<bool, Error> {
-        self.has(Attribute::MAPS_HOST_MEMORY)
+        Ok(self.is_set(Attribute::MAPS_HOST_MEMORY)?)
     }
 
     /// All of its memory, in bytes.

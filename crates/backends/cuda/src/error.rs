@@ -95,9 +95,7 @@ impl Cuda {
     ) -> CallError {
         match self.check(call, status) {
             Ok(()) => error,
-            Err(then) => {
-                CallError { text: format!("{}; then {call} failed too: {then}", error.text), ..error }
-            }
+            Err(then) => and_then(error, &then),
         }
     }
 
@@ -108,6 +106,12 @@ impl Cuda {
         let text = format!("the driver ({}, CUDA {}) has no such function", self.library(), self.version());
         CallError { text, ..error }
     }
+}
+
+/// `error`, with what failed in cleaning up after it.
+#[cold]
+pub(crate) fn and_then(error: CallError, then: &CallError) -> CallError {
+    CallError { text: format!("{}; then {} failed too: {then}", error.text, then.call), ..error }
 }
 
 #[cfg(test)]
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
     use crate::caps::Caps;
     use crate::cuda::{DriverVersion, Loaded};
-    use crate::sys::Wanted;
+    use wakeline_mapped::Wanted;
 
     #[test]
     fn every_status_has_the_kind_that_the_header_gives_it() {

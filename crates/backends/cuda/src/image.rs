@@ -1,24 +1,17 @@
 //! Images of kernels, looked at before the driver is: how long they say they are, and what they were compiled for.
 //!
 //! The driver is handed an address and no length, and reads as much as the image's own headers say. So those are followed here first, and an image
-//! that says more than there is never gets to it. Layouts: ELF by its specification; what CUDA's toolkits 11 to 13 write into the flags by looking
+//! that says more than there is never gets to it. What CUDA's toolkits 11 to 13 write into the flags by looking
 //! at what they wrote.
 
-use wakeline_core::{Error, ErrorCode};
+use wakeline_core::Error;
+use wakeline_mapped::image::{ELF_MAGIC, Sort, all_there, cut, elf, invalid, number};
 
 use crate::arch::Arch;
 use crate::error::BACKEND;
 
-const ELF_MAGIC: &[u8] = b"\x7fELF";
-/// 64 bits, the low byte first, version 1 of the format.
-const ELF_CLASS: &[u8] = &[2, 1, 1];
-const ELF_HEADER_BYTES: usize = 64;
-const SECTION_BYTES: u64 = 64;
-const SEGMENT_BYTES: u64 = 56;
-/// A section that takes no room in the file.
-const SECTION_WITHOUT_BYTES: u64 = 8;
 /// `EM_CUDA`
-const MACHINE_CUDA: u64 = 190;
+const CUBIN: Sort = Sort { backend: BACKEND, name: "cubin", machine: 190 };
 /// The `EI_ABIVERSION` from which on the flags have the architecture in their second byte, and not in the first.
 const ABI_OF_CUDA_13: u8 = 8;
 
@@ -37,118 +30,55 @@ pub(crate) enum Form {
 ///
 /// # Errors
 ///
-/// [`InvalidImage`](ErrorCode::InvalidImage): it is none, or less than it says.
+/// [`InvalidImage`](wakeline_core::ErrorCode::InvalidImage): it is none, or less than it says.
 pub(crate) fn form(image: &[u8]) -> Result<Form, Error> {
     if image.starts_with(ELF_MAGIC) {
-        return cubin(image);
+        let found = elf(CUBIN, image)?;
+        let arch = if found.abi >= ABI_OF_CUDA_13 { found.flags >> 8 } else { found.flags } & 0xff;
+        return Ok(Form::Cubin(Arch::of_number(u32::try_from(arch).unwrap_or_default())));
     }
     if image.starts_with(FAT_MAGIC) {
         // Magic, version, bytes of this header; then the bytes behind it.
-        let header = number(image, 6, 2).ok_or_else(|| cut("its header", 16, image.len()))?;
-        let bytes = number(image, 8, 8).ok_or_else(|| cut("its header", 16, image.len()))?;
-        all_there("its code", header, bytes, image.len())?;
+        let header = number(image, 6, 2).ok_or_else(|| cut(CUBIN, "its header", 16, image.len()))?;
+        let bytes = number(image, 8, 8).ok_or_else(|| cut(CUBIN, "its header", 16, image.len()))?;
+        all_there(CUBIN, "its code", header, bytes, image.len())?;
         return Ok(Form::Fat);
     }
     let start: Vec<String> = image.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     let start = if start.is_empty() { "nothing".to_owned() } else { start.join(" ") };
-    Err(invalid(&format!(
-        "it begins with {start}, but a cubin begins with 7f 45 4c 46 and a fat binary with 50 ed 55 ba"
-    )))
+    Err(invalid(
+        CUBIN,
+        &format!(
+            "it begins with {start}, but a cubin begins with 7f 45 4c 46 and a fat binary with 50 ed 55 ba"
+        ),
+    ))
 }
 
 /// That a device runs machine code of this architecture.
 ///
 /// # Errors
 ///
-/// [`InvalidImage`](ErrorCode::InvalidImage): it does not.
+/// [`InvalidImage`](wakeline_core::ErrorCode::InvalidImage): it does not.
 pub(crate) fn fits(form: Form, device: Arch) -> Result<(), Error> {
     match form {
-        Form::Cubin(code) if !device.runs(code) => Err(invalid(&format!(
-            "it was compiled for {code}, and the device is of {device}, which runs code for {}.0 to {device}",
-            device.major
-        ))),
+        Form::Cubin(code) if !device.runs(code) => Err(invalid(
+            CUBIN,
+            &format!(
+                "it was compiled for {code}, and the device is of {device}, which runs code for {}.0 to {device}",
+                device.major
+            ),
+        )),
         _ => Ok(()),
     }
 }
 
-fn cubin(image: &[u8]) -> Result<Form, Error> {
-    if image.len() < ELF_HEADER_BYTES {
-        return Err(cut("its header", ELF_HEADER_BYTES as u64, image.len()));
-    }
-    if image.get(4..7) != Some(ELF_CLASS) {
-        return Err(invalid("it is an ELF file, but not of 64 bits with the low byte first, as a cubin is"));
-    }
-    let field = |at: usize, bytes: usize| number(image, at, bytes).unwrap_or_default();
-    let machine = field(18, 2);
-    if machine != MACHINE_CUDA {
-        return Err(invalid(&format!(
-            "it is an ELF file for machine {machine}, but a cubin is for {MACHINE_CUDA}"
-        )));
-    }
-    let (segments, sections) = (field(32, 8), field(40, 8));
-    let (flags, abi) = (field(48, 4), image.get(8).copied().unwrap_or_default());
-    let (segment_bytes, segment_count) = (field(54, 2), field(56, 2));
-    let (section_bytes, section_count) = (field(58, 2), field(60, 2));
-    for (what, count, bytes, wanted) in [
-        ("segment", segment_count, segment_bytes, SEGMENT_BYTES),
-        ("section", section_count, section_bytes, SECTION_BYTES),
-    ] {
-        if count > 0 && bytes != wanted {
-            return Err(invalid(&format!(
-                "its {what}s have headers of {bytes} bytes, but {wanted} are right"
-            )));
-        }
-    }
-    // Counts that do not fit are kept elsewhere, which no cubin needs.
-    if section_count == 0 || sections == 0 {
-        return Err(invalid("it has no sections, and a cubin has its code in some"));
-    }
-    all_there("the list of its sections", sections, section_count * SECTION_BYTES, image.len())?;
-    all_there("the list of its segments", segments, segment_count * SEGMENT_BYTES, image.len())?;
-    let at = |start: u64, index: u64, each: u64, field: u64, bytes: usize| {
-        let at = usize::try_from(start + index * each + field).unwrap_or(usize::MAX);
-        number(image, at, bytes).unwrap_or_default()
-    };
-    for index in 0..section_count {
-        if at(sections, index, SECTION_BYTES, 4, 4) != SECTION_WITHOUT_BYTES {
-            let (start, bytes) =
-                (at(sections, index, SECTION_BYTES, 24, 8), at(sections, index, SECTION_BYTES, 32, 8));
-            all_there(&format!("its section {index}"), start, bytes, image.len())?;
-        }
-    }
-    for index in 0..segment_count {
-        let (start, bytes) =
-            (at(segments, index, SEGMENT_BYTES, 8, 8), at(segments, index, SEGMENT_BYTES, 32, 8));
-        all_there(&format!("its segment {index}"), start, bytes, image.len())?;
-    }
-    let arch = if abi >= ABI_OF_CUDA_13 { flags >> 8 } else { flags } & 0xff;
-    Ok(Form::Cubin(Arch::of_number(u32::try_from(arch).unwrap_or_default())))
-}
-
-/// A number of so many bytes, the low one first.
-fn number(image: &[u8], at: usize, bytes: usize) -> Option<u64> {
-    let bytes = image.get(at..at.checked_add(bytes)?)?;
-    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-}
-
-fn all_there(what: &str, start: u64, bytes: u64, len: usize) -> Result<(), Error> {
-    let end = start.saturating_add(bytes);
-    if end > len as u64 { Err(cut(what, end, len)) } else { Ok(()) }
-}
-
-#[cold]
-fn cut(what: &str, end: u64, len: usize) -> Error {
-    invalid(&format!("it is cut: {what} ends at byte {end}, and there are {len} bytes"))
-}
-
-#[cold]
-fn invalid(what: &str) -> Error {
-    Error::new(ErrorCode::InvalidImage, [&BACKEND, &what])
-}
-
 #[cfg(test)]
 mod tests {
+    use wakeline_core::ErrorCode;
+
     use super::*;
+
+    const ELF_HEADER_BYTES: usize = 64;
 
     /// A cubin of two sections and a segment, with the flags and the ABI of a toolkit.
     fn made(abi: u8, flags: u32) -> Vec<u8> {

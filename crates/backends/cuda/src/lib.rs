@@ -18,8 +18,8 @@
 //! | [`Calls`], [`synchronize`], [`Readback`] | the driver's calls one by one, its own wait, copies that are checked: for benches |
 //! | [`Caps`], [`kind`] | what a driver can do; what its failures mean |
 //!
-//! [`Cuda`] is a [`LineDriver`]: lines, streams and points over it are those of
-//! [`wakeline_mapped`].
+//! [`Cuda`] is a [`LineDriver`] and a [`WorkDriver`]: lines, streams, points, modules, graphs and the device of operations over it are those
+//! of [`wakeline_mapped`].
 //!
 //! ```
 //! use wakeline_core::{Inline, Wait, WaitPlan, drive, run_inline};
@@ -43,8 +43,6 @@
 
 #![allow(unsafe_code, reason = "a backend: it calls the driver's C interface")]
 
-#[cfg(feature = "ops")]
-mod access;
 mod arch;
 mod calls;
 mod caps;
@@ -57,66 +55,59 @@ mod cudarc;
 mod device;
 mod driver;
 mod error;
-mod function;
-mod graph;
 #[cfg(feature = "ops")]
 mod graphs;
 mod image;
 pub mod kernels;
-#[cfg(feature = "ops")]
-mod launch;
 mod load;
-mod memory;
-mod module;
 #[cfg(feature = "ops")]
 mod ops;
-mod readback;
 #[cfg(all(feature = "cudarc", feature = "ops"))]
 mod slices;
 mod sys;
-#[cfg(feature = "ops")]
-mod tally;
 mod timed;
 mod wait;
 mod words;
+mod work;
 
-#[cfg(feature = "ops")]
-pub use access::CudaMemory;
 pub use arch::Arch;
-pub use calls::{Calls, Schedule, synchronize};
+pub use calls::{Calls, Schedule};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
 #[cfg(feature = "compile")]
-pub use compile::{
-    CACHE_DISK_BYTES_MAX, CACHE_MEMORY_BYTES_MAX, CacheConfig, CacheStats, CompileOptions, Compiled,
-    Compiler, CompilerVersion, HeaderPlaces, KernelCache, LOG_BYTES_MAX, Nvrtc, Standard,
-};
+pub use compile::{Compiled, Compiler, Nvrtc};
 pub use cuda::{Cuda, DriverVersion};
 #[cfg(feature = "cudarc")]
 pub use cudarc::FromCudarc;
 pub use device::{Attribute, Device, Uuid};
 pub use error::kind;
-pub use function::{Dim, Function, Parameter, SHARED_BYTES_OF_ALL};
-pub use graph::Graph;
 #[cfg(feature = "ops")]
 pub use graphs::{CudaCaptured, CudaGraph};
 pub use load::Loader;
-pub use memory::{DeviceBuffer, HostBuffer};
-pub use module::{JIT_LOG_BYTES_MAX, Module};
 #[cfg(feature = "ops")]
-pub use ops::{
-    CudaDevice, CudaDeviceConfig, CudaEvent, CudaOpStream, CudaPinned, CudaRuntime, DEVICE_BYTES_KEPT,
-};
-pub use readback::Readback;
+pub use ops::{CudaDevice, CudaDeviceConfig, CudaEvent, CudaMemory, CudaOpStream, CudaPinned, CudaRuntime};
 #[cfg(all(feature = "cudarc", feature = "ops"))]
 pub use slices::LendSlice;
 pub use timed::{STAMPS, TimedPort, TimedStream};
-pub use wait::{CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort};
+pub use wait::{
+    CuStream, CudaContext, CudaKernelWord, CudaLine, CudaPort, DeviceBuffer, Function, Graph, HostBuffer,
+    Module, Readback,
+};
+#[cfg(feature = "ops")]
+#[doc(inline)]
+pub use wakeline_mapped::DEVICE_BYTES_KEPT;
+#[cfg(feature = "compile")]
+#[doc(inline)]
+pub use wakeline_mapped::compile::{
+    CACHE_DISK_BYTES_MAX, CACHE_MEMORY_BYTES_MAX, CacheConfig, CacheStats, CompileOptions, CompilerVersion,
+    HeaderPlaces, KernelCache, LOG_BYTES_MAX, Standard,
+};
 #[doc(inline)]
 pub use wakeline_mapped::error::{CallError, Kind};
 #[doc(inline)]
 pub use wakeline_mapped::{
-    Answer, Bound, Census, CompletionPath, Context, ContextConfig, Counts, Event, KernelWord, LineDriver,
-    MappedLine, Ordinal, PINNED_BYTES, PROBE_MS_MAX, Pinned, PinnedUse, Port, SLOTS_MAX, SlotUse, Stream,
-    WeakContext,
+    Answer, Bound, Census, CompletionPath, Context, ContextConfig, Counts, Dim, Event, KernelWord,
+    LineDriver, MappedLine, Ordinal, PINNED_BYTES, PROBE_MS_MAX, Parameter, Pinned, PinnedUse, Port,
+    SHARED_BYTES_OF_ALL, SLOTS_MAX, SlotUse, Stream, WeakContext, WorkDriver, synchronize,
 };
+pub use work::JIT_LOG_BYTES_MAX;

@@ -8,14 +8,12 @@
 //! Invariants: nothing is linked, no environment is read, no failure panics; an opened library is never closed.
 
 use core::ffi::{c_int, c_void};
-use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use libloading::Library;
 use wakeline_core::{Error, ErrorCode};
-use wakeline_mapped::Census;
+use wakeline_mapped::{Census, Opened, Wanted};
 
 use crate::cuda::{Cuda, DriverVersion, Loaded};
 use crate::error::BACKEND;
@@ -23,7 +21,7 @@ use crate::sys::{
     CU_GET_PROC_ADDRESS_DEFAULT, CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
     CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_STUB_LIBRARY,
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUDA_SUCCESS, CUresult, DriverGetVersion, GetProcAddress,
-    GetProcAddressV2, Symbols, Wanted,
+    GetProcAddressV2, Symbols,
 };
 
 /// The driver's library, by the names that only a driver's installation has. `libcuda.so` is left out on purpose: it may be the
@@ -80,11 +78,11 @@ impl Loader {
     /// - [`NoDevice`](ErrorCode::NoDevice): the driver finds none.
     /// - [`Backend`](ErrorCode::Backend): the driver fails to initialize for another reason.
     pub fn load(&self) -> Result<Cuda, Error> {
-        let library = Opened::open(self.path.as_deref())?;
+        let library = Driver(Opened::open(BACKEND, self.path.as_deref(), NAMES)?);
         let version = library.version();
         let pins = if self.plain_names { None } else { version.and_then(|version| library.pins(version)) };
         let find = |wanted: Wanted| {
-            pins.as_ref().and_then(|pins| pins.find(wanted)).or_else(|| library.exported(wanted.exported))
+            pins.as_ref().and_then(|pins| pins.find(wanted)).or_else(|| library.0.exported(wanted.exported))
         };
         // SAFETY: `cuGetProcAddress` gives the function of that name and version, a library exports it under the row's name for
         // that interface (both by NVIDIA's manual), and the library stays.
@@ -111,7 +109,7 @@ impl Loader {
             census: Census::new(),
             version: version.unwrap_or(DriverVersion(0)),
             devices: devices.unsigned_abs(),
-            library: library.name,
+            library: library.0.name().to_owned(),
             #[cfg(feature = "cudarc")]
             found: crate::cudarc::Found::default(),
         }))
@@ -128,51 +126,13 @@ impl Cuda {
     }
 }
 
-/// An opened library.
-///
-/// It is never closed, on purpose: the driver starts threads of its own and has the process call it at exit, functions of it are
-/// copied into tables that outlive this value, and pages that a device may still store into are the driver's. Opening it again
-/// opens the same, so no more than one is ever left.
-struct Opened {
-    library: ManuallyDrop<Library>,
-    name: String,
-}
+/// An opened library, asked as CUDA's driver.
+struct Driver(Opened);
 
-impl Opened {
-    fn open(path: Option<&Path>) -> Result<Self, Error> {
-        let names: Vec<&OsStr> =
-            path.map_or_else(|| NAMES.iter().map(OsStr::new).collect(), |path| vec![path.as_os_str()]);
-        let mut said = Vec::new();
-        // The system opens the program itself for an empty name.
-        for name in names.iter().filter(|name| !name.is_empty()) {
-            // SAFETY: opening runs the library's initializers: those of a driver, which the user has installed, or of the library
-            // that the user names, who is told so.
-            match unsafe { Library::new(*name) } {
-                Ok(library) => {
-                    let name = name.to_string_lossy().into_owned();
-                    return Ok(Self { library: ManuallyDrop::new(library), name });
-                }
-                // The system's own words are the error's source.
-                Err(error) => said.push(match core::error::Error::source(&error) {
-                    Some(source) => source.to_string(),
-                    None => error.to_string(),
-                }),
-            }
-        }
-        let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
-        Err(Error::new(ErrorCode::LibraryMissing, [&BACKEND, &names.join(", "), &said.join("; ")]))
-    }
-
-    /// The address that the library exports under this name.
-    fn exported(&self, name: &str) -> Option<NonNull<c_void>> {
-        // SAFETY: the symbol is taken as an address without a type, which any symbol has.
-        let symbol = unsafe { self.library.get::<*mut c_void>(name) }.ok()?;
-        NonNull::new(*symbol)
-    }
-
+impl Driver {
     /// What the driver says of its version; a library without an answer is asked nothing by version.
     fn version(&self) -> Option<DriverVersion> {
-        let address = self.exported("cuDriverGetVersion")?;
+        let address = self.0.exported("cuDriverGetVersion")?;
         // SAFETY: this name has had this one interface since CUDA 2.2.
         let ask = unsafe { core::mem::transmute::<*mut c_void, DriverGetVersion>(address.as_ptr()) };
         let mut version = 0;
@@ -183,11 +143,11 @@ impl Opened {
 
     /// The driver's own look-up.
     fn pins(&self, version: DriverVersion) -> Option<Pins> {
-        let ask = if let Some(address) = self.exported("cuGetProcAddress_v2") {
+        let ask = if let Some(address) = self.0.exported("cuGetProcAddress_v2") {
             // SAFETY: this name has had this one interface since CUDA 12.0.
             Ask::V2(unsafe { core::mem::transmute::<*mut c_void, GetProcAddressV2>(address.as_ptr()) })
         } else {
-            let address = self.exported("cuGetProcAddress")?;
+            let address = self.0.exported("cuGetProcAddress")?;
             // SAFETY: this name has had this one interface since CUDA 11.3.
             Ask::V1(unsafe { core::mem::transmute::<*mut c_void, GetProcAddress>(address.as_ptr()) })
         };
@@ -203,20 +163,20 @@ impl Opened {
         }
         let since = DriverVersion(wanted.version);
         let what = format!("all use of the device and is in every driver since CUDA {since}");
-        Error::new(ErrorCode::SymbolMissing, [&BACKEND, &self.name, &wanted.exported, &what])
+        Error::new(ErrorCode::SymbolMissing, [&BACKEND, &self.0.name(), &wanted.exported, &what])
     }
 
     /// The error of a driver that does not initialize, or initializes to nothing.
     fn init_failed(&self, symbols: &Symbols, status: CUresult, version: Option<DriverVersion>) -> Error {
         let error = symbols.failure("cuInit", status);
         let coded = match status {
-            CUDA_ERROR_STUB_LIBRARY => Error::new(ErrorCode::LibraryStub, [&BACKEND, &self.name, &error]),
+            CUDA_ERROR_STUB_LIBRARY => Error::new(ErrorCode::LibraryStub, [&BACKEND, &self.0.name(), &error]),
             CUDA_ERROR_NO_DEVICE => Error::new(ErrorCode::NoDevice, [&BACKEND, &error]),
             CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
             | CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
             | CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => {
                 let version = version.map_or_else(|| "unknown".to_owned(), |version| version.to_string());
-                let found = format!("{} of CUDA {version}, which says {error}", self.name);
+                let found = format!("{} of CUDA {version}, which says {error}", self.0.name());
                 let needed = "a system's driver of the same release or newer";
                 Error::new(ErrorCode::DriverTooOld, [&BACKEND, &found, &needed])
             }
@@ -267,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_required_function_that_is_absent_means_an_old_driver_or_none_at_all() {
-        let library = Opened::open(Some(Path::new("libm.so.6"))).unwrap();
+        let library = Driver(Opened::open(BACKEND, Some(Path::new("libm.so.6")), &[]).unwrap());
         let wanted = Symbols::ROWS.iter().find(|row| row.name == "cuDevicePrimaryCtxRelease").unwrap();
         let old = library.lacks(*wanted, Some(DriverVersion(10_020)));
         assert_eq!(old.code(), ErrorCode::DriverTooOld);

@@ -9,9 +9,8 @@ use ::cudarc::driver::{CudaSlice, DevicePtrMut as _};
 use wakeline_core::Error;
 use wakeline_ops::{DeviceOp, Foreign, Storage, Submission, device_op};
 
-use crate::access::CudaMemory;
 use crate::cudarc::FromCudarc as _;
-use crate::ops::{CudaDevice, CudaEvent};
+use crate::ops::{CudaDevice, CudaEvent, CudaMemory};
 use crate::wait::CuStream;
 
 /// An operation that lends a slice of cudarc's to operations, behind all that cudarc has enqueued in its stream by then. With the features `cudarc` and `ops`.

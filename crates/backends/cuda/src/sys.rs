@@ -8,7 +8,6 @@
 //! returns a [`CUresult`].
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use core::ptr::NonNull;
 
 use crate::caps::Caps;
 
@@ -27,7 +26,6 @@ pub(crate) type CUgraphExec = *mut c_void;
 pub(crate) type CUgraphNode = *mut c_void;
 pub(crate) type CUhostFn = unsafe extern "C" fn(data: *mut c_void);
 /// What [`Symbols::cuMemcpy2DAsync`] copies.
-#[cfg_attr(not(feature = "ops"), allow(dead_code))]
 #[allow(non_camel_case_types, non_snake_case)]
 #[derive(Debug)]
 #[repr(C)]
@@ -51,15 +49,6 @@ pub(crate) struct CUDA_MEMCPY2D {
 }
 /// Sixteen bytes.
 pub(crate) type CUuuid = [u8; 16];
-
-/// A handle of the driver's, to hand back to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Handle(pub(crate) *mut c_void);
-
-// SAFETY: nothing here looks behind the pointer, and the driver takes its handles from any thread with the right context bound.
-unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("CUDA's driver has a 64-bit interface alone: build without the CUDA backend for this target");
@@ -96,22 +85,14 @@ pub(crate) const CU_CTX_SCHED_BLOCKING_SYNC: c_uint = 4;
 pub(crate) const CU_CTX_SCHED_MASK: c_uint = 7;
 pub(crate) const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub(crate) const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
-#[cfg(feature = "ops")]
 pub(crate) const CU_MEMORYTYPE_HOST: c_uint = 1;
-#[cfg(feature = "ops")]
 pub(crate) const CU_MEMORYTYPE_DEVICE: c_uint = 2;
-#[cfg(feature = "ops")]
 pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
-#[cfg(feature = "ops")]
 pub(crate) const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
 pub(crate) const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
-#[cfg(feature = "ops")]
 pub(crate) const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_int = 14;
-#[cfg(feature = "ops")]
 pub(crate) const CU_LAUNCH_ATTRIBUTE_COOPERATIVE: c_uint = 2;
-#[cfg(feature = "ops")]
 pub(crate) const CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_uint = 4;
-#[cfg(feature = "ops")]
 pub(crate) const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: c_uint = 6;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
@@ -180,91 +161,12 @@ pub(crate) struct CUDA_KERNEL_NODE_PARAMS {
 /// How a node depends on another: eight bytes, of which nothing is looked at here.
 pub(crate) type CUgraphEdgeData = [u8; 8];
 
-/// A row of the table: what is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    /// The function's name, by which `cuGetProcAddress` knows it.
-    pub(crate) name: &'static str,
-    /// The version whose binary interface is wanted: 1000 * major + 10 * minor.
-    pub(crate) version: i32,
-    /// The name under which a library exports the function with this interface.
-    pub(crate) exported: &'static str,
-}
-
 /// The type of a function with these arguments.
 macro_rules! function {
     ($($argument:ty),*) => { unsafe extern "system" fn($($argument),*) -> CUresult };
 }
 
-/// The type of a table's field.
-macro_rules! field {
-    (required $($argument:ty),*) => { function!($($argument),*) };
-    ($cap:ident $($argument:ty),*) => { Option<function!($($argument),*)> };
-}
-
-/// The value of a table's field, from what was found for its row.
-macro_rules! found {
-    (required, $wanted:ident, $address:ident, $caps:ident, $function:ty) => {
-        $address.map(|address| typed!(address, $function)).ok_or($wanted)?
-    };
-    ($cap:ident, $wanted:ident, $address:ident, $caps:ident, $function:ty) => {{
-        if $address.is_none() {
-            $caps.remove(Caps::$cap);
-        }
-        $address.map(|address| typed!(address, $function))
-    }};
-}
-
-macro_rules! typed {
-    ($address:ident, $function:ty) => {
-        // SAFETY: by the contract of `Symbols::find` the address is of the function that the row names, with the binary
-        // interface of the row's version; `$function` is its C declaration as that version has it.
-        unsafe { core::mem::transmute::<*mut c_void, $function>($address.as_ptr()) }
-    };
-}
-
-macro_rules! symbols {
-    ($($name:ident $version:literal $exported:literal $need:ident ($($argument:ty),* $(,)?);)*) => {
-        /// The driver's functions. Calling one is unsafe as its manual says.
-        #[expect(non_snake_case, reason = "the names of the C interface")]
-        #[allow(dead_code, reason = "the table is what the driver has, not what is called so far")]
-        #[derive(Debug)]
-        pub(crate) struct Symbols {
-            $(pub(crate) $name: field!($need $($argument),*),)*
-        }
-
-        impl Symbols {
-            /// All rows, in their order.
-            #[cfg(test)]
-            pub(crate) const ROWS: &[Wanted] =
-                &[$(Wanted { name: stringify!($name), version: $version, exported: $exported },)*];
-
-            /// Fills the table with what `find` finds, and says which capabilities are whole.
-            ///
-            /// # Errors
-            /// A required function is absent: its row.
-            ///
-            /// # Safety
-            /// What `find` gives for a row is the address of the driver's function of that name, with the binary interface
-            /// of that version, and stays so for as long as the process lives.
-            pub(crate) unsafe fn find(
-                mut find: impl FnMut(Wanted) -> Option<NonNull<c_void>>,
-            ) -> Result<(Self, Caps), Wanted> {
-                let mut caps = Caps::all();
-                let symbols = Self {
-                    $($name: {
-                        let wanted = Wanted { name: stringify!($name), version: $version, exported: $exported };
-                        let address = find(wanted);
-                        found!($need, wanted, address, caps, function!($($argument),*))
-                    },)*
-                };
-                Ok((symbols, caps))
-            }
-        }
-    };
-}
-
-symbols! {
+wakeline_mapped::symbols! { Caps, CUresult;
     // the process
     cuInit 2000 "cuInit" required (c_uint);
     cuGetErrorName 6000 "cuGetErrorName" required (CUresult, *mut *const c_char);
@@ -421,6 +323,8 @@ pub(crate) const CU_GET_PROC_ADDRESS_DEFAULT: u64 = 0;
 
 #[cfg(test)]
 mod tests {
+    use core::ptr::NonNull;
+
     use super::*;
 
     #[test]

@@ -15,10 +15,8 @@ use wakeline_core::{
 };
 
 use crate::clock::ClockOffset;
-use crate::function::Function;
 use crate::kernels;
-use crate::module::Module;
-use crate::wait::{CuStream, CudaLine, CudaPort};
+use crate::wait::{CuStream, CudaLine, CudaPort, Function, Module};
 use crate::words::StreamWords;
 
 /// How many points of a timed stream may be outstanding and still know when they ended.
@@ -77,7 +75,7 @@ impl<C: Clock> TimedStream<C> {
     /// As [`Module::from_ptx`] and [`CuStream::port`](wakeline_mapped::Stream::port).
     pub fn new(stream: &CuStream, clock: C) -> Result<Self, Error> {
         let context = stream.context();
-        let stamp = Module::for_good(&context, kernels::PTX)?.function(kernels::STAMP)?;
+        let stamp = Module::from_ptx(&context, kernels::PTX)?.kept().function(kernels::STAMP)?;
         let cells = StreamWords::new(stream)?;
         let uses = [const { AtomicU64::new(0) }; STAMPS];
         let (next, apart) = (Mutex::new(0), Mutex::new(ClockOffset::UNKNOWN));

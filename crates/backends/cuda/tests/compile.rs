@@ -50,7 +50,7 @@ fn another(fake: &Fake, folder: &Folder) -> (Compiler, KernelCache) {
     (Compiler::at(fake.path()).cached(&cache), cache)
 }
 
-fn compiled(compiler: &Compiler, source: &str) -> Result<std::sync::Arc<Compiled>, Error> {
+fn compiled(compiler: &Compiler, source: &str) -> Result<Compiled, Error> {
     compiler.compile(source, H200, &CompileOptions::new())
 }
 
@@ -68,7 +68,7 @@ fn a_source_becomes_a_module_with_its_kernels() {
     let source = format!(
         "{SAXPY}template <typename T> __global__ void scale(T *x, T by) {{}}\n__global__ void plain(double d, short s) {{}}"
     );
-    let module = Module::from_cuda(&context, &compiler, &source, &options).unwrap();
+    let module = Module::from_source(&context, &compiler, &source, &options).unwrap();
     for (name, bytes) in [("saxpy", &[8, 4, 8, 8, 4][..]), ("scale<float>", &[8, 4]), ("plain", &[8, 2])] {
         let kernel = module.function(name).unwrap();
         assert_eq!(kernel.parameters().unwrap().as_deref(), Some(bytes), "{name}");
@@ -90,7 +90,7 @@ fn what_a_driver_cannot_tell_of_a_kernel_is_taken_on_trust() {
     fake.rule(Rule::new("cuFuncGetParamInfo", Act::Fail(Status::NOT_SUPPORTED)));
     let context = cuda.context(0).unwrap();
     let module =
-        Module::from_cuda(&context, &Compiler::at(fake.path()), SAXPY, &CompileOptions::new()).unwrap();
+        Module::from_source(&context, &Compiler::at(fake.path()), SAXPY, &CompileOptions::new()).unwrap();
     let kernel = module.function("saxpy").unwrap();
     assert_eq!(kernel.parameters().unwrap(), None);
     kernel.takes(&[1]).unwrap();
@@ -193,14 +193,14 @@ fn an_older_compiler_gives_the_newest_text_and_a_newer_one_says_what_it_knows() 
     let fake = fake(|options| options.nvrtc_archs = vec![80, 86]);
     let compiler = Compiler::at(fake.path());
     let ptx = compiled(&compiler, SAXPY).unwrap();
-    assert!(ptx.cubin().is_none() && ptx.ptx().unwrap().contains(".target sm_86"));
-    assert!(compiler.compile(SAXPY, Arch::new(8, 0), &CompileOptions::new()).unwrap().cubin().is_some());
+    assert!(ptx.image().is_none() && ptx.text().unwrap().contains(".target sm_86"));
+    assert!(compiler.compile(SAXPY, Arch::new(8, 0), &CompileOptions::new()).unwrap().image().is_some());
     let error = compiler.compile(SAXPY, Arch::new(7, 5), &CompileOptions::new()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ArchUnsupported);
     assert_eq!(error.args()[2..], ["7.5", "8.0, 8.6"]);
     // The driver compiles it further.
     let context = Cuda::load_from(fake.path()).unwrap().context(0).unwrap();
-    let module = Module::from_cuda(&context, &compiler, SAXPY, &CompileOptions::new()).unwrap();
+    let module = Module::from_source(&context, &compiler, SAXPY, &CompileOptions::new()).unwrap();
     module.function("saxpy").unwrap().takes(&[8, 4, 8, 8, 4]).unwrap();
 }
 
@@ -210,7 +210,7 @@ fn an_image_that_is_cut_or_for_another_device_never_gets_to_the_driver() {
     let context = cuda.context(0).unwrap();
     let compiler = Compiler::at(fake.path());
     let whole = compiled(&compiler, SAXPY).unwrap();
-    let whole = whole.cubin().unwrap();
+    let whole = whole.image().unwrap();
     for len in 0..whole.len() {
         // SAFETY: what is cut is not handed to the driver.
         let error = unsafe { Module::from_image(&context, &whole[..len]) }.unwrap_err();
@@ -219,7 +219,7 @@ fn an_image_that_is_cut_or_for_another_device_never_gets_to_the_driver() {
     let other = compiler.compile(SAXPY, Arch::new(8, 0), &CompileOptions::new()).unwrap();
     for error in [
         // SAFETY: a compiler made it.
-        unsafe { Module::from_image(&context, other.cubin().unwrap()) }.unwrap_err(),
+        unsafe { Module::from_image(&context, other.image().unwrap()) }.unwrap_err(),
         Module::from_compiled(&context, &other).unwrap_err(),
     ] {
         assert_eq!(error.code(), ErrorCode::InvalidImage);
@@ -286,7 +286,7 @@ fn a_header_that_changes_is_compiled_anew() {
         for compilations in [1, 1] {
             let (compiler, _) = another(&fake, &cache_folder);
             let ptx = compiler.compile(&source, H200, &options.clone().as_ptx()).unwrap();
-            assert_eq!(ptx.ptx().unwrap().matches("other(").count(), kernels);
+            assert_eq!(ptx.text().unwrap().matches("other(").count(), kernels);
             assert_eq!(fake.calls("nvrtcCompileProgram"), compilations);
         }
     }
@@ -350,7 +350,7 @@ fn what_was_made_while_a_header_changed_is_not_kept() {
     let options = CompileOptions::new().include(&folder.0).as_ptx();
     let source = format!("#include \"own.h\"\n{SAXPY}");
     let (compiler, cache) = another(&fake, &kept);
-    let kernels = |made: &Compiled| made.ptx().unwrap().matches("other(").count();
+    let kernels = |made: &Compiled| made.text().unwrap().matches("other(").count();
     fake.rule(Rule::new("nvrtcCompileProgram", Act::Block).times(1));
     std::thread::scope(|scope| {
         let made = scope.spawn(|| compiler.compile(&source, H200, &options).unwrap());
@@ -403,14 +403,14 @@ fn nvrtc_compiles_for_every_architecture_that_it_knows() {
     let compiler = Compiler::at(nvrtc.path());
     println!("{nvrtc:?}");
     for arch in nvrtc.archs() {
-        let made = compiler.compile(SAXPY, *arch, &CompileOptions::new()).unwrap();
-        let cubin = made.cubin().unwrap();
+        let made = compiler.compile(SAXPY, arch, &CompileOptions::new()).unwrap();
+        let cubin = made.image().unwrap();
         for len in [0, 3, 63, 64, cubin.len() / 2, cubin.len() - 1] {
             // SAFETY: what is cut is not handed to the driver.
             let error = unsafe { Module::from_image(&context, &cubin[..len]) }.unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidImage, "{arch} {len}: {error}");
         }
-        if !H200.runs(*arch) {
+        if !H200.runs(arch) {
             // SAFETY: it is for another device, so it is not handed to the driver.
             let error = unsafe { Module::from_image(&context, cubin) }.unwrap_err();
             assert!(
@@ -418,14 +418,14 @@ fn nvrtc_compiles_for_every_architecture_that_it_knows() {
                 "{error}"
             );
         }
-        let text = compiler.compile(SAXPY, *arch, &CompileOptions::new().as_ptx()).unwrap();
-        assert!(text.ptx().unwrap().contains(&format!(".target sm_{}", arch.number())), "{arch}");
+        let text = compiler.compile(SAXPY, arch, &CompileOptions::new().as_ptx()).unwrap();
+        assert!(text.text().unwrap().contains(&format!(".target sm_{}", arch.number())), "{arch}");
     }
     assert_eq!(fake.calls("cuModuleLoadDataEx"), 0);
     // Of architectures that nobody knows yet.
-    let newest = nvrtc.archs().last().unwrap();
+    let newest = *nvrtc.archs().last().unwrap();
     let made = compiler.compile(SAXPY, Arch::new(99, 0), &CompileOptions::new()).unwrap();
-    assert!(made.ptx().unwrap().contains(&format!(".target sm_{}", newest.number())));
+    assert!(made.text().unwrap().contains(&format!(".target sm_{}", newest.number())));
 }
 
 #[test]
@@ -486,4 +486,17 @@ fn nvrtc_makes_instances_of_templates_and_finds_headers() {
         .compile(source, H200, &options);
     println!("kept: {:?}", start.elapsed());
     assert_eq!(found.unwrap(), made);
+}
+
+#[test]
+fn what_has_a_way_of_its_own_is_refused() {
+    let fake = Fake::new().unwrap();
+    for option in
+        ["-I/usr", "--include-path=/usr", "--pre-include=a.h", "-arch=sm_80", "--gpu-architecture=sm_80"]
+    {
+        let options = CompileOptions::new().other(option);
+        let error = Compiler::at(fake.path()).compile(SAXPY, H200, &options).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidSetting);
+        assert_eq!(error.args()[1], option);
+    }
 }

@@ -30,6 +30,13 @@ impl fmt::Display for Ordinal {
     }
 }
 
+mod work;
+
+pub use work::{
+    Fill, KernelDriver, LaunchShape, Launches, PoolNumber, RawExec, RawGraph, RawModule, RawPool, RowCopy,
+    Side, TextDriver, WorkDriver,
+};
+
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
@@ -71,6 +78,8 @@ macro_rules! handles {
         }
     )*};
 }
+
+pub(crate) use handles;
 
 handles! {
     /// A context: what CUDA calls so, or the device itself where contexts are gone.
@@ -132,6 +141,9 @@ pub unsafe trait LineDriver: Clone + Send + Sync + fmt::Debug + 'static {
     /// The capture mode in which no call of this thread's can invalidate a capture.
     const RELAXED: CaptureMode;
 
+    /// Whether [`stream_destroy`](Self::stream_destroy) may wait for what is enqueued on the stream. Then streams are destroyed when they are idle, or with their context.
+    const STREAM_DESTROY_WAITS: bool = false;
+
     /// What was counted of this driver, over all of its contexts.
     fn census(&self) -> &Census;
 
@@ -159,7 +171,7 @@ pub unsafe trait LineDriver: Clone + Send + Sync + fmt::Debug + 'static {
     /// Makes a stream that does not wait for the legacy default stream. The lower `priority`, the sooner it is served; out of range is clamped.
     unsafe fn stream_create(&self, priority: i32) -> Result<RawStream, CallError>;
 
-    /// Destroys a stream; what is enqueued still runs. MUST NOT wait for it.
+    /// Destroys a stream; what is enqueued still runs. MUST NOT wait for it, but as [`STREAM_DESTROY_WAITS`](Self::STREAM_DESTROY_WAITS) says.
     unsafe fn stream_destroy(&self, stream: RawStream) -> Result<(), CallError>;
 
     /// The context that `stream` belongs to, which need not be bound.

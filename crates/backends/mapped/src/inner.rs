@@ -10,6 +10,7 @@
 //! in it is counted and told to nobody else.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +19,7 @@ use wakeline_core::{Declared, Error, ErrorCode};
 use crate::bound::Bound;
 use crate::census::{count, failed_in_drop};
 use crate::config::ContextConfig;
-use crate::driver::{LineDriver, Ordinal, RawContext, RawEvent};
+use crate::driver::{LineDriver, Ordinal, RawContext, RawEvent, RawStream};
 use crate::error::{CallError, Kind};
 use crate::hosted::Hosted;
 use crate::path::CompletionPath;
@@ -57,6 +58,8 @@ pub(crate) struct Inner<D: LineDriver> {
     process: u32,
     pub(crate) closed: AtomicBool,
     pool: Lock<Pool>,
+    /// Streams that are destroyed once they are idle.
+    pub(crate) parting: Lock<VecDeque<RawStream>>,
     /// Events that no port owns.
     events: Lock<Vec<RawEvent>>,
     /// Never recorded: asking for it tells of faults alone.
@@ -84,6 +87,7 @@ impl<D: LineDriver> Inner<D> {
             process: process::id(),
             closed: AtomicBool::new(false),
             pool: Lock::default(),
+            parting: Lock::default(),
             events: Lock::default(),
             health: OnceLock::new(),
             warming: Warming::default(),
@@ -331,6 +335,11 @@ impl<D: LineDriver> Inner<D> {
                 for event in events.into_iter().chain(self.health.get().copied()) {
                     // SAFETY: the context is bound and the event its own; no port is left.
                     note(unsafe { self.driver.event_destroy(event) });
+                }
+                let streams = core::mem::take(&mut *self.parting.lock());
+                for stream in streams {
+                    // SAFETY: the context is bound; the stream was made here and has no holder left.
+                    note(unsafe { self.driver.stream_destroy(stream) });
                 }
                 let blocks = self.pinned.lock().take();
                 for block in blocks {

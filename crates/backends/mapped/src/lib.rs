@@ -1,6 +1,6 @@
 //! What the CUDA and HIP backends of wakeline share: completion lines in mapped host memory, who owns them, the streams that store into them, and
-//! their points; and, for operations on top, events between streams, functions of the host and pinned memory. A backend supplies its driver's calls as a
-//! [`LineDriver`]; everything else is here, once.
+//! their points; events between streams, functions of the host and pinned memory; memory, modules, kernels and graphs; and, with the feature `ops`, the device of
+//! operations. A backend supplies its driver's calls as a [`LineDriver`] and a [`WorkDriver`]; everything else is here, once.
 //!
 //! ```text
 //!   Context ──makes──► Stream ──port()──► Port ──► a wait, on any host
@@ -22,37 +22,64 @@
 mod bound;
 mod callback;
 mod census;
+#[cfg(feature = "compile")]
+pub mod compile;
 mod config;
 mod context;
 pub mod driver;
 pub mod error;
 mod event;
+mod function;
 mod gate;
+mod graph;
 mod hosted;
+pub mod image;
 mod inner;
 mod kernel;
+mod library;
 mod line;
+mod memory;
+mod module;
+#[cfg(feature = "ops")]
+mod ops;
+mod parting;
 mod path;
 mod pinned;
 mod pool;
 mod port;
 mod probe;
 mod process;
+mod readback;
 mod stream;
 mod sync;
+mod synchronize;
 mod warm;
+pub mod work;
 
 pub use bound::Bound;
 pub use census::{Census, Counts};
 pub use config::{ContextConfig, PINNED_BYTES, PROBE_MS_MAX, SLOTS_MAX};
 pub use context::{Context, WeakContext};
-pub use driver::{LineDriver, Ordinal};
+pub use driver::{KernelDriver, LineDriver, Ordinal, TextDriver, WorkDriver};
 pub use event::Event;
+pub use function::{Dim, Function, Parameter, SHARED_BYTES_OF_ALL};
 pub use gate::Gate;
+pub use graph::Graph;
 pub use kernel::KernelWord;
+pub use library::{Opened, Wanted};
 pub use line::MappedLine;
+pub use memory::{DeviceBuffer, HostBuffer};
+pub use module::Module;
+#[cfg(feature = "ops")]
+pub use ops::{
+    DEVICE_BYTES_KEPT, DeviceMemory, GraphDriver, OpCaptured, OpDevice, OpDeviceConfig, OpGraph, OpPinned,
+    RawNode, Refused,
+};
 pub use path::{CompletionPath, Probe};
 pub use pinned::{PINNED_BLOCK_BYTES_MIN, Pinned, PinnedUse};
 pub use pool::{PAGE_BYTES, SlotUse};
 pub use port::{Answer, BLOCK_NAP_PART, BLOCK_NAP_US_MAX, BLOCK_NAP_US_MIN, CALLBACK_LATE_MS_MAX, Port};
+pub use readback::Readback;
 pub use stream::Stream;
+pub use synchronize::synchronize;
+pub use work::{Fault, Kernels};

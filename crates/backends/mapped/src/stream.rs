@@ -81,6 +81,7 @@ impl<D: LineDriver> Stream<D> {
     /// Makes a stream, which does not wait for the default stream. The context is open.
     pub(crate) fn make(context: &Arc<Inner<D>>, priority: i32) -> Result<Self, Error> {
         let bound = context.bind()?;
+        context.part();
         let place = context.take_place()?;
         // SAFETY: the context is bound.
         let raw = match unsafe { context.driver.stream_create(priority) } {
@@ -385,11 +386,8 @@ impl<D: LineDriver> Drop for Shared<D> {
         };
         context.give_place(self.place, armed);
         if self.made {
-            let destroyed = context.try_bind().and_then(|_bound| {
-                // SAFETY: the context is bound; the stream was made here, and this is its last holder.
-                unsafe { context.driver.stream_destroy(self.raw) }
-            });
-            if let Err(error) = destroyed {
+            // It was made here, and this is its last holder.
+            if let Err(error) = context.try_bind().and_then(|_bound| context.part_with(self.raw)) {
                 context.failed_in_drop(&error);
             }
         }

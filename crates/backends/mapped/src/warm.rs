@@ -143,8 +143,7 @@ impl<D: LineDriver> Inner<D> {
     /// Gives the word back, and the stream, whose work still ends. The context is bound.
     fn let_go(&self, Warmer { stream, place, last, sure, .. }: Warmer) -> Result<(), CallError> {
         self.give_place(place, if sure { Armed::Upto(last) } else { Armed::Unknown });
-        // SAFETY: the context is bound and the stream its own.
-        unsafe { self.driver.stream_destroy(stream) }
+        self.part_with(stream)
     }
 
     /// Lets go what there is, when nobody uses the context any more. It is bound.

@@ -34,11 +34,15 @@ impl Arg for Chars {}
 impl Arg for Image {}
 impl Arg for Address {}
 impl Arg for Option<HostFn> {}
+impl Arg for Option<CallbackFn> {}
 impl<T> Arg for Out<T> {}
 impl<T> Arg for List<T> {}
 
 /// `CUhostFn`
 pub(super) type HostFn = unsafe extern "C" fn(*mut c_void);
+
+/// `hipStreamCallback_t`
+pub(super) type CallbackFn = unsafe extern "C" fn(StreamArg, Status, *mut c_void);
 
 /// `CUstream`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +161,10 @@ impl<T> List<T> {
 }
 
 impl<T: Copy> List<T> {
+    pub(super) const fn none() -> Self {
+        Self(core::ptr::null())
+    }
+
     pub(super) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -234,6 +242,11 @@ impl Image {
 pub(super) struct Chars(*mut c_char);
 
 impl Chars {
+    /// The rest of it, from so many bytes on.
+    pub(super) fn from(self, bytes: usize) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+
     /// Writes what fits in `len` bytes, the zero at the end included.
     pub(super) fn write(self, text: &str, len: c_int) -> Answer {
         let room = usize::try_from(len).ok().and_then(|len| len.checked_sub(1));

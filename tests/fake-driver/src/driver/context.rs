@@ -20,7 +20,7 @@ const FLAGS: c_uint = 0xff;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) device: c_int,
-    is_primary: bool,
+    pub(super) is_primary: bool,
     /// How many retains no release has answered; of a primary context.
     pub(super) retains: u64,
     flags: c_uint,
@@ -67,7 +67,7 @@ impl Context {
 }
 
 impl State {
-    fn make_context(&mut self, device: c_int, flags: c_uint, is_primary: bool) -> u64 {
+    pub(super) fn make_context(&mut self, device: c_int, flags: c_uint, is_primary: bool) -> u64 {
         let handle = self.handles.give(Kind::Context);
         let legacy = self.make_stream(Stream::new(handle, Sort::Legacy, 0));
         self.contexts_made += 1;
@@ -117,11 +117,11 @@ impl State {
     }
 
     /// That contexts can still be made.
-    fn process_is_well(&self) -> Answer {
+    pub(super) fn process_is_well(&self) -> Answer {
         self.halt.and_then(|halt| halt.told(self.now)).map_or(Ok(()), |status| Err(status.into()))
     }
 
-    fn primary(&self, device: c_int) -> Option<u64> {
+    pub(super) fn primary(&self, device: c_int) -> Option<u64> {
         self.primaries.get(&device).copied()
     }
 

@@ -5,9 +5,9 @@ use core::ffi::{c_int, c_void};
 
 use serde::Serialize;
 
-use super::current;
 use super::exports::EXPORTS;
 use super::state::{State, shared};
+use super::{current, hip};
 use crate::wire::Request;
 
 /// The request was not understood.
@@ -87,6 +87,8 @@ fn answer(state: &mut State, request: Request) -> serde_json::Result<Vec<u8>> {
             current::forget();
             json(())
         }
-        Request::Symbols => json(EXPORTS.iter().map(|export| export.name).collect::<Vec<_>>()),
+        Request::Symbols => json(
+            EXPORTS.iter().map(|export| export.name).chain(hip::NAMES.iter().copied()).collect::<Vec<_>>(),
+        ),
     }
 }

@@ -13,6 +13,7 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static SEEN: Cell<u64> = const { Cell::new(0) };
     static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static DEVICE: Cell<i32> = const { Cell::new(0) };
     static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
     static RUNS_HOST_FUNCTIONS: Cell<bool> = const { Cell::new(false) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
@@ -39,6 +40,7 @@ fn forget_if_told() {
     if SEEN.try_with(|seen| seen.replace(epoch)).is_ok_and(|seen| seen != epoch) {
         let _ = CONTEXTS.try_with(|contexts| contexts.borrow_mut().clear());
         let _ = CAPTURE_MODE.try_with(|mode| mode.set(0));
+        let _ = DEVICE.try_with(|device| device.set(0));
     }
 }
 
@@ -59,6 +61,17 @@ pub(super) fn push(context: u64) {
 
 pub(super) fn pop() -> Option<u64> {
     contexts(Vec::pop).flatten()
+}
+
+/// HIP's current device.
+pub(super) fn device() -> i32 {
+    forget_if_told();
+    DEVICE.try_with(Cell::get).unwrap_or(0)
+}
+
+pub(super) fn set_device(device: i32) {
+    forget_if_told();
+    let _ = DEVICE.try_with(|cell| cell.set(device));
 }
 
 /// How captures by other threads bind this one: a `CUstreamCaptureMode`.

@@ -2,7 +2,8 @@
 
 use core::ffi::c_uint;
 
-use super::arg::{Address, HostFn, List, Out, StreamArg};
+use super::arg::{Address, CallbackFn, HostFn, List, Out, StreamArg};
+use super::hosts::Function;
 use super::op::{Op, Rows, Source, Test};
 use super::state::State;
 use super::stream::{Point, Queued, Sort};
@@ -70,7 +71,7 @@ impl State {
     }
 
     /// A word that a stream may store to or look at.
-    fn word(&mut self, address: u64) -> Answer {
+    pub(super) fn word(&mut self, address: u64) -> Answer {
         if address.is_multiple_of(WORD_BYTES) && self.pages.holds(address, 8) {
             return Ok(());
         }
@@ -142,7 +143,21 @@ pub(super) fn launch_host(
     data: Address,
 ) -> Answer {
     let handle = state.stream(stream)?;
-    let function = function.ok_or(Status::INVALID_VALUE)? as *const () as usize;
+    let function = Function::Host(function.ok_or(Status::INVALID_VALUE)?);
+    state.enqueue(handle, Op::Host { function, data: data.number() })?;
+    Ok(())
+}
+
+/// As HIP's older call has it.
+pub(super) fn add_callback(
+    state: &mut State,
+    stream: StreamArg,
+    function: Option<CallbackFn>,
+    data: Address,
+) -> Answer {
+    let handle = state.stream(stream)?;
+    state.forbid_capturing(handle)?;
+    let function = Function::Callback(function.ok_or(Status::INVALID_VALUE)?);
     state.enqueue(handle, Op::Host { function, data: data.number() })?;
     Ok(())
 }
@@ -219,11 +234,15 @@ pub(super) fn copy_rows(state: &mut State, what: List<Copy2d>, stream: StreamArg
     let from = side(what.from_kind, what.from_host, what.from_device, what.from_x, what.from_y, from_pitch);
     let to = side(what.to_kind, what.to_host, what.to_device, what.to_x, what.to_y, to_pitch);
     let (from, to) = from.zip(to).ok_or(Status::NOT_SUPPORTED)?;
+    copy_rows_between(state, handle, to, from, Rows { len, count, from_pitch, to_pitch })
+}
+
+pub(super) fn copy_rows_between(state: &mut State, handle: u64, to: u64, from: u64, rows: Rows) -> Answer {
+    let Rows { len, from_pitch, to_pitch, .. } = rows;
     let pitches = len..=PITCH_MAX;
     if !pitches.contains(&from_pitch) || !pitches.contains(&to_pitch) {
         return Err(Status::INVALID_VALUE.into());
     }
-    let rows = Rows { len, count, from_pitch, to_pitch };
     state.span(from, rows.extent(from_pitch).ok_or(Status::INVALID_VALUE)?)?;
     state.span(to, rows.extent(to_pitch).ok_or(Status::INVALID_VALUE)?)?;
     state.enqueue(handle, Op::Rows { to, from, rows })?;

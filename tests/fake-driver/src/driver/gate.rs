@@ -16,6 +16,8 @@ const EARLY: &[&str] = &[
     "cuGetErrorString",
     "cuGetProcAddress",
     "cuGetProcAddress_v2",
+    "hipInit",
+    "hipDriverGetVersion",
 ];
 
 /// An enqueue waits itself for what is due within this time, as calls of the real driver take about as long.
@@ -25,13 +27,22 @@ const INLINE_NS: u64 = 3_000;
 pub(super) fn call(
     name: &'static str,
     stream: Option<u64>,
+    body: impl FnMut(&mut State) -> Answer,
+) -> Status {
+    call_in(name, current::top(), stream, body)
+}
+
+/// As [`call`], by a thread whose context is this.
+pub(super) fn call_in(
+    name: &'static str,
+    context: Option<u64>,
+    stream: Option<u64>,
     mut body: impl FnMut(&mut State) -> Answer,
 ) -> Status {
     // A fork's child has the memory of an initialized driver, and no driver. No lock may be touched there.
     if shared().is_forked() {
         return Status::NOT_INITIALIZED;
     }
-    let context = current::top();
     let mut state = shared().lock();
     state.log.count(name);
     let refused = refused(&mut state, name);
@@ -70,7 +81,8 @@ fn refused(state: &mut Guard, name: &'static str) -> Option<Status> {
         state.violation("called from a host function");
         return Some(Status::NOT_PERMITTED);
     }
-    (!shared().is_initialized() && !EARLY.contains(&name)).then_some(Status::NOT_INITIALIZED)
+    let is_early = EARLY.contains(&name) || name.starts_with("hipGet");
+    (!shared().is_initialized() && !is_early).then_some(Status::NOT_INITIALIZED)
 }
 
 /// What a rule does before the call begins.

@@ -4,15 +4,24 @@
 use core::ffi::c_void;
 use std::thread;
 
-use super::arg::HostFn;
+use super::arg::{CallbackFn, HostFn, StreamArg};
 use super::current;
 use super::state::shared;
+use crate::Status;
+
+/// What is called.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Function {
+    Host(HostFn),
+    /// With the stream, and that all is well.
+    Callback(CallbackFn),
+}
 
 /// A host function whose turn has come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hosted {
     pub(super) stream: u64,
-    pub(super) function: usize,
+    pub(super) function: Function,
     pub(super) data: usize,
 }
 
@@ -38,10 +47,11 @@ fn run() {
 }
 
 fn call(hosted: Hosted) {
-    let function: *const c_void = core::ptr::with_exposed_provenance(hosted.function);
-    // SAFETY: the number was made of a function of this type, in `launch_host`.
-    let function: HostFn = unsafe { core::mem::transmute(function) };
-    let data = core::ptr::with_exposed_provenance_mut(hosted.data);
-    // SAFETY: who enqueued it promised that it may be called with this data once the work before it is done.
-    unsafe { function(data) }
+    let data = core::ptr::with_exposed_provenance_mut::<c_void>(hosted.data);
+    match hosted.function {
+        // SAFETY: who enqueued it promised that it may be called with this data once the work before it is done.
+        Function::Host(function) => unsafe { function(data) },
+        // SAFETY: as above.
+        Function::Callback(function) => unsafe { function(StreamArg(hosted.stream), Status::SUCCESS, data) },
+    }
 }

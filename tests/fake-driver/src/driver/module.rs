@@ -82,7 +82,23 @@ pub(super) fn load(state: &mut State, out: Out<u64>, image: Image) -> Answer {
     let context = state.current()?;
     state.forbid_unsafe()?;
     let text = if image.is_text()? { image.text().read()? } else { cubin::text(image, state.arch())? };
-    let entries = ptx::entries(&text);
+    load_text(state, out, context, &text)
+}
+
+/// A code object of HIP's.
+pub(super) fn load_code_object(state: &mut State, out: Out<u64>, image: Image) -> Answer {
+    out.needed()?;
+    let context = state.current()?;
+    state.forbid_unsafe()?;
+    if image.is_text()? {
+        return Err(Status::INVALID_IMAGE.into());
+    }
+    let text = cubin::text_of_code_object(image)?;
+    load_text(state, out, context, &text)
+}
+
+fn load_text(state: &mut State, out: Out<u64>, context: u64, text: &str) -> Answer {
+    let entries = ptx::entries(text);
     if entries.is_empty() {
         return Err(Status::INVALID_PTX.into());
     }
@@ -194,6 +210,43 @@ pub(super) fn launch(
     enqueue(state, &Launch { function, grid, block, shared_bytes, stream, parameters, extra, cluster: None })
 }
 
+/// As HIP has it: no attributes, and cooperative.
+pub(super) fn launch_cooperative(
+    state: &mut State,
+    function: u64,
+    grid: Sizes,
+    block: Sizes,
+    shared_bytes: c_uint,
+    stream: StreamArg,
+    parameters: Params,
+) -> Answer {
+    if state.attribute_of(COOPERATIVE_LAUNCH) == 0 {
+        return Err(Status::NOT_SUPPORTED.into());
+    }
+    state.fits_at_once(grid)?;
+    let extra = List::none();
+    enqueue(state, &Launch { function, grid, block, shared_bytes, stream, parameters, extra, cluster: None })
+}
+
+/// As HIP has it: a kernel may have as much as the device has.
+pub(super) fn allow_all_shared(state: &mut State, function: u64) {
+    let most = state.attribute_of(SHARED_BYTES_MAX).unsigned_abs();
+    if let Some(function) = state.functions.get_mut(&function) {
+        function.shared_bytes = most;
+    }
+}
+
+impl State {
+    /// That all blocks of a cooperative kernel run at one time.
+    fn fits_at_once(&self, grid: Sizes) -> Answer {
+        let resident = u64::from(self.attribute_of(MULTIPROCESSORS).unsigned_abs());
+        if product(grid) > resident * BLOCKS_OF_A_MULTIPROCESSOR {
+            return Err(Status::COOPERATIVE_LAUNCH_TOO_LARGE.into());
+        }
+        Ok(())
+    }
+}
+
 /// `CUlaunchConfig`
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -238,9 +291,8 @@ pub(super) fn launch_with_attributes(
         if lacks {
             return Err(Status::NOT_SUPPORTED.into());
         }
-        let resident = u64::from(state.attribute_of(MULTIPROCESSORS).unsigned_abs());
-        if id == COOPERATIVE && product(config.grid) > resident * BLOCKS_OF_A_MULTIPROCESSOR {
-            return Err(Status::COOPERATIVE_LAUNCH_TOO_LARGE.into());
+        if id == COOPERATIVE {
+            state.fits_at_once(config.grid)?;
         }
     }
     let LaunchConfig { grid, block, shared_bytes, stream, .. } = config;

@@ -23,10 +23,6 @@ const INVALID_OPTION: Status = Status(5);
 const COMPILATION: Status = Status(6);
 const NAME_NOT_VALID: Status = Status(10);
 
-/// Options that change nothing of what is made here.
-const IGNORED: &[&str] =
-    &["--std=", "--define-macro=", "--use_fast_math", "--generate-line-info", "--maxrregcount="];
-
 /// A program that is being compiled.
 #[derive(Debug, Default)]
 pub(super) struct Program {
@@ -42,7 +38,7 @@ pub(super) struct Program {
 }
 
 /// Makes a call, or what a rule says in its place.
-fn call(name: &'static str, body: impl FnOnce(&mut State) -> Answer) -> Status {
+pub(super) fn call(name: &'static str, body: impl FnOnce(&mut State) -> Answer) -> Status {
     let mut state = shared().lock();
     state.log.count(name);
     match state.rules.act(name) {
@@ -70,69 +66,137 @@ macro_rules! exports {
         // SAFETY: the name is the compiler's own, and this library is loaded in its place, into a scope of its own.
         #[unsafe(no_mangle)]
         extern "C" fn $name($($arg: $ty),*) -> Status {
-            call(stringify!($name), $body)
+            call(stringify!($name), |state| $body(state $(, $arg)*))
         }
     )*};
 }
 
 exports! {
-    nvrtcVersion(major: Out<c_int>, minor: Out<c_int>) => |state| {
-        let (first, second) = state.options.nvrtc_version;
-        major.set(first)?;
-        minor.set(second)
-    };
-    nvrtcGetNumSupportedArchs(out: Out<c_int>) => |state| {
+    nvrtcVersion(major: Out<c_int>, minor: Out<c_int>) => version;
+    nvrtcGetNumSupportedArchs(out: Out<c_int>) => |state: &mut State, out: Out<c_int>| {
         out.set(c_int::try_from(state.options.nvrtc_archs.len()).unwrap_or_default())
     };
-    nvrtcGetSupportedArchs(out: Places<c_int>) => |state| out.fill(&state.options.nvrtc_archs);
-    nvrtcCreateProgram(
-        out: Out<u64>,
-        source: Text,
-        name: Text,
-        count: c_int,
-        headers: List<Text>,
-        names: List<Text>
-    ) => |state| {
-        let count = usize::try_from(count).map_err(|_| Stop::from(INVALID_INPUT))?;
-        let names = names.take(count)?.into_iter().map(Text::read).collect::<Answer<Vec<_>>>()?;
-        let texts = headers.take(count)?.into_iter().map(Text::read).collect::<Answer<Vec<_>>>()?;
-        let headers = Headers { texts: names.into_iter().zip(texts).collect(), folders: Vec::new() };
-        let program = Program { source: source.read()?, name: name.read()?, headers, ..Program::default() };
-        state.programs_made += 1;
-        let handle = state.programs_made;
-        state.programs.insert(handle, program);
-        out.set(handle)
+    nvrtcGetSupportedArchs(out: Places<c_int>) => |state: &mut State, out: Places<c_int>| {
+        out.fill(&state.options.nvrtc_archs)
     };
-    nvrtcDestroyProgram(handle: Out<u64>) => |state| {
-        state.programs.remove(&handle.get()?).map(drop).ok_or(INVALID_PROGRAM)?;
-        handle.set(0)
+    nvrtcCreateProgram(out: Out<u64>, source: Text, name: Text, count: c_int, headers: List<Text>, names: List<Text>) => create;
+    nvrtcDestroyProgram(handle: Out<u64>) => destroy;
+    nvrtcAddNameExpression(handle: u64, expression: Text) => add_name;
+    nvrtcCompileProgram(handle: u64, count: c_int, options: List<Text>) => |state, handle, count, options| {
+        compile_program(state, handle, count, options, Dialect::Cuda)
     };
-    nvrtcAddNameExpression(handle: u64, expression: Text) => |state| {
-        let expression = expression.read()?;
-        program(state, handle)?.expressions.push(expression);
-        Ok(())
+    nvrtcGetLoweredName(handle: u64, expression: Text, out: Out<usize>) => lowered_name;
+    nvrtcGetCUBINSize(handle: u64, out: Out<usize>) => code_size;
+    nvrtcGetCUBIN(handle: u64, out: Places<u8>) => code;
+    nvrtcGetPTXSize(handle: u64, out: Out<usize>) => |state, handle, out: Out<usize>| {
+        out.set(program(state, handle)?.ptx.len() + 1)
     };
-    nvrtcCompileProgram(handle: u64, count: c_int, options: List<Text>) => |state| {
-        let count = usize::try_from(count).map_err(|_| Stop::from(INVALID_INPUT))?;
-        let options = options.take(count)?.into_iter().map(Text::read).collect::<Answer<Vec<_>>>()?;
-        let archs = state.options.nvrtc_archs.clone();
-        compile(program(state, handle)?, &options, &archs)
-    };
-    nvrtcGetLoweredName(handle: u64, expression: Text, out: Out<usize>) => |state| {
-        let expression = expression.read()?;
-        let lowered = program(state, handle)?.lowered.get(&expression).ok_or(NAME_NOT_VALID)?;
-        out.set(lowered.as_ptr().expose_provenance())
-    };
-    nvrtcGetCUBINSize(handle: u64, out: Out<usize>) => |state| out.set(program(state, handle)?.cubin.len());
-    nvrtcGetCUBIN(handle: u64, out: Places<u8>) => |state| out.fill(&program(state, handle)?.cubin);
-    nvrtcGetPTXSize(handle: u64, out: Out<usize>) => |state| out.set(program(state, handle)?.ptx.len() + 1);
-    nvrtcGetPTX(handle: u64, out: Chars) => |state| all(out, &program(state, handle)?.ptx);
-    nvrtcGetProgramLogSize(handle: u64, out: Out<usize>) => |state| out.set(program(state, handle)?.log.len() + 1);
-    nvrtcGetProgramLog(handle: u64, out: Chars) => |state| all(out, &program(state, handle)?.log);
+    nvrtcGetPTX(handle: u64, out: Chars) => |state, handle, out| all(out, &program(state, handle)?.ptx);
+    nvrtcGetProgramLogSize(handle: u64, out: Out<usize>) => log_size;
+    nvrtcGetProgramLog(handle: u64, out: Chars) => log;
+}
+
+pub(super) fn version(state: &mut State, major: Out<c_int>, minor: Out<c_int>) -> Answer {
+    let (first, second) = state.options.nvrtc_version;
+    major.set(first)?;
+    minor.set(second)
+}
+
+pub(super) fn create(
+    state: &mut State,
+    out: Out<u64>,
+    source: Text,
+    name: Text,
+    count: c_int,
+    headers: List<Text>,
+    names: List<Text>,
+) -> Answer {
+    let count = usize::try_from(count).map_err(|_| Stop::from(INVALID_INPUT))?;
+    let names = names.take(count)?.into_iter().map(Text::read).collect::<Answer<Vec<_>>>()?;
+    let texts = headers.take(count)?.into_iter().map(Text::read).collect::<Answer<Vec<_>>>()?;
+    let headers = Headers { texts: names.into_iter().zip(texts).collect(), folders: Vec::new() };
+    let program = Program { source: source.read()?, name: name.read()?, headers, ..Program::default() };
+    state.programs_made += 1;
+    let handle = state.programs_made;
+    state.programs.insert(handle, program);
+    out.set(handle)
+}
+
+pub(super) fn destroy(state: &mut State, handle: Out<u64>) -> Answer {
+    state.programs.remove(&handle.get()?).map(drop).ok_or(INVALID_PROGRAM)?;
+    handle.set(0)
+}
+
+pub(super) fn add_name(state: &mut State, handle: u64, expression: Text) -> Answer {
+    let expression = expression.read()?;
+    program(state, handle)?.expressions.push(expression);
+    Ok(())
+}
+
+pub(super) fn compile_program(
+    state: &mut State,
+    handle: u64,
+    count: c_int,
+    options: List<Text>,
+    dialect: Dialect,
+) -> Answer {
+    let count = usize::try_from(count).map_err(|_| Stop::from(INVALID_INPUT))?;
+    let options = options.take(count)?.into_iter().map(Text::read).collect::<Answer<Vec<_>>>()?;
+    let archs = state.options.nvrtc_archs.clone();
+    compile(program(state, handle)?, &options, &archs, dialect)
+}
+
+pub(super) fn lowered_name(state: &mut State, handle: u64, expression: Text, out: Out<usize>) -> Answer {
+    let expression = expression.read()?;
+    let lowered = program(state, handle)?.lowered.get(&expression).ok_or(NAME_NOT_VALID)?;
+    out.set(lowered.as_ptr().expose_provenance())
+}
+
+pub(super) fn code_size(state: &mut State, handle: u64, out: Out<usize>) -> Answer {
+    out.set(program(state, handle)?.cubin.len())
+}
+
+pub(super) fn code(state: &mut State, handle: u64, out: Places<u8>) -> Answer {
+    out.fill(&program(state, handle)?.cubin)
+}
+
+pub(super) fn log_size(state: &mut State, handle: u64, out: Out<usize>) -> Answer {
+    out.set(program(state, handle)?.log.len() + 1)
+}
+
+pub(super) fn log(state: &mut State, handle: u64, out: Chars) -> Answer {
+    all(out, &program(state, handle)?.log)
+}
+
+/// Whose compiler is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dialect {
+    Cuda,
+    /// Options as clang has them, and code objects.
+    Hip,
+}
+
+impl Dialect {
+    /// Options that change nothing of what is made here.
+    const fn ignored(self) -> &'static [&'static str] {
+        match self {
+            Self::Cuda => {
+                &["--std=", "--define-macro=", "--use_fast_math", "--generate-line-info", "--maxrregcount="]
+            }
+            Self::Hip => &["-std=", "-D", "-ffast-math", "-gline-tables-only"],
+        }
+    }
+
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Cuda => "--include-path=",
+            Self::Hip => "-I",
+        }
+    }
 }
 
 /// Room for several values, of which the caller has asked how many there are.
-type Places<T> = Out<T>;
+pub(super) type Places<T> = Out<T>;
 
 fn all(out: Chars, text: &str) -> Answer {
     out.write(text, c_int::try_from(text.len() + 1).unwrap_or(c_int::MAX))
@@ -158,12 +222,19 @@ extern "C" fn nvrtcGetErrorString(status: Status) -> *const c_char {
     name.unwrap_or(&c"NVRTC_ERROR unknown").as_ptr()
 }
 
-fn compile(program: &mut Program, options: &[String], archs: &[c_int]) -> Answer {
+fn compile(program: &mut Program, options: &[String], archs: &[c_int], dialect: Dialect) -> Answer {
     let mut wanted = None;
     for option in options {
-        if let Some(folder) = option.strip_prefix("--include-path=") {
+        if let Some(folder) = option.strip_prefix(dialect.folder()) {
             program.headers.folders.push(folder.to_owned());
         } else if let Some(arch) = option.strip_prefix("--gpu-architecture=") {
+            if dialect == Dialect::Hip {
+                if !arch.starts_with("gfx") {
+                    program.log = format!("error: invalid target ID '{arch}'\n");
+                    return Err(INVALID_OPTION.into());
+                }
+                continue;
+            }
             wanted = ["sm_", "compute_"].iter().find_map(|kind| {
                 let number = arch.strip_prefix(kind)?.trim_end_matches('a').parse().ok()?;
                 archs.contains(&number).then_some((number.unsigned_abs(), *kind == "sm_"))
@@ -172,7 +243,7 @@ fn compile(program: &mut Program, options: &[String], archs: &[c_int]) -> Answer
                 "nvrtc: error: invalid value for --gpu-architecture (-arch)\n".clone_into(&mut program.log);
                 return Err(INVALID_OPTION.into());
             }
-        } else if !IGNORED.iter().any(|known| option.starts_with(known)) {
+        } else if !dialect.ignored().iter().any(|known| option.starts_with(known)) {
             program.log = format!("nvrtc: error: unrecognized option {option} found\n");
             return Err(INVALID_OPTION.into());
         }
@@ -207,7 +278,9 @@ fn compile(program: &mut Program, options: &[String], archs: &[c_int]) -> Answer
     }
     let (arch, is_machine_code) = wanted.unwrap_or((52, false));
     program.ptx = ptx(arch, &entries);
-    if is_machine_code {
+    if dialect == Dialect::Hip {
+        program.cubin = cubin::code_object(&program.ptx);
+    } else if is_machine_code {
         program.cubin = cubin::made(arch, &program.ptx);
     }
     if program.source.contains("#warning") {

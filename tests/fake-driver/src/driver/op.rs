@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::context::Halt;
+use super::hosts::Function;
 use super::kernel::Kernel;
 use super::state::State;
 use crate::Status;
@@ -49,9 +50,9 @@ pub(super) enum Op {
     Free {
         address: u64,
     },
-    /// A call of the user's, by its address.
+    /// A call of the user's.
     Host {
-        function: usize,
+        function: Function,
         data: usize,
     },
 }

@@ -224,7 +224,10 @@ impl State {
         let queued: usize = self.streams.values().map(|stream| stream.queue.len()).sum();
         Live {
             primary_retains: self.contexts.values().map(|context| context.retains).sum(),
-            contexts: count(self.contexts.len()),
+            // HIP's primary contexts are there whoever retains them.
+            contexts: count(
+                self.contexts.values().filter(|context| context.retains > 0 || !context.is_primary).count(),
+            ),
             streams: count(self.streams.values().filter(|stream| stream.is_counted()).count()),
             events: count(self.events.len()),
             modules: count(self.modules.len()),

@@ -194,6 +194,29 @@ pub(super) fn destroy(state: &mut State, arg: StreamArg) -> Answer {
     Ok(())
 }
 
+/// As HIP does it: waits for what is enqueued, where that can still come.
+pub(super) fn destroy_waiting(state: &mut State, arg: StreamArg) -> Answer {
+    let handle = match arg {
+        // Also where its device has failed.
+        StreamArg(handle) if state.streams.get(&handle).is_some_and(Stream::is_counted) => handle,
+        _ => return destroy(state, arg),
+    };
+    let context = state.streams.get(&handle).and_then(|stream| state.contexts.get(&stream.context));
+    let waits = context.is_some_and(|context| !context.is_halted()) && state.capture_of(handle).is_none();
+    match state.done_from(handle) {
+        Some(from) if waits && from > state.now => return Err(Stop::Again(from)),
+        None if waits => return Err(Stop::Again(u64::MAX)),
+        _ => {}
+    }
+    state.leave_capture(handle);
+    let Some(stream) = state.streams.get_mut(&handle) else { return Ok(()) };
+    stream.destroyed = true;
+    if stream.is_over() {
+        state.streams.remove(&handle);
+    }
+    Ok(())
+}
+
 pub(super) fn query(state: &mut State, arg: StreamArg) -> Answer {
     let handle = state.stream(arg)?;
     state.forbid_capturing(handle)?;

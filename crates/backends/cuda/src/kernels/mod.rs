@@ -31,10 +31,16 @@
 //! ```
 
 mod steps;
-mod work;
 
 pub use steps::TimedSteps;
-pub use work::{Fault, Kernels};
+pub use wakeline_mapped::work::{
+    AFFINE, ASSERT_FAILS, Fault, ILLEGAL_ADDRESS, OCCUPY, OCCUPY_UNTIL, STAMP, STORE_WORD, TRAP,
+};
+
+use crate::cuda::Cuda;
+
+/// The kernels, loaded into a context.
+pub type Kernels = wakeline_mapped::Kernels<Cuda>;
 
 /// All of the kernels: one module's text.
 pub const PTX: &str = include_str!("kernels.ptx");
@@ -45,36 +51,11 @@ pub const SAXPY_PTX: &str = include_str!("saxpy.ptx");
 /// Of `n` numbers, `z = a * x + y`, rounded once: `(float *z, float a, const float *x, const float *y, unsigned n)`. Any grid and block in one dimension.
 pub const SAXPY: &str = "saxpy";
 
-/// Busy for `ns`: `(ns)`. Any grid and block.
-pub const OCCUPY: &str = "occupy";
-
-/// Busy until the device's time is `at`: `(at)`. One thread.
-pub const OCCUPY_UNTIL: &str = "occupy_until";
-
-/// Busy for `ns`, then a fence and a store of `value`: `(address, value, ns)`. One thread.
-pub const STORE_WORD: &str = "store_word";
-
-/// Stores the device's time: `(address)`. One thread.
-pub const STAMP: &str = "stamp";
-
 /// Busy for the nanoseconds at `length`, then stores the device's time at `end`: `(length, end)`. One thread.
 pub const TIMED_STEP: &str = "timed_step";
 
 /// As [`TIMED_STEP`], then a fence and a store of `value`: `(length, end, address, value)`. One thread.
 pub const TIMED_STORE: &str = "timed_store";
-
-/// Each of `count` `u32` becomes itself times `factor` plus `addend`, by their low halves: `(address, count, factor, addend)`. Any grid and block in
-/// one dimension.
-pub const AFFINE: &str = "affine";
-
-/// Ends in a trap.
-pub const TRAP: &str = "traps";
-
-/// Stores where nothing is mapped.
-pub const ILLEGAL_ADDRESS: &str = "illegal_address";
-
-/// Fails an assertion.
-pub const ASSERT_FAILS: &str = "assert_fails";
 
 #[cfg(test)]
 mod tests {

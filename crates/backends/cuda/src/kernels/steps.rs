@@ -6,11 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wakeline_core::{Clock, CompletionPort, Error, Instant, Nanos, Seq};
 
 use crate::clock::ClockOffset;
-use crate::function::Function;
-use crate::graph::Graph;
 use crate::kernels;
-use crate::module::Module;
-use crate::wait::{CuStream, CudaKernelWord};
+use crate::wait::{CuStream, CudaKernelWord, Function, Graph, Module};
 use crate::words::StreamWords;
 
 /// How many steps of no length are run to compare the clocks before the first.
@@ -63,7 +60,7 @@ impl<C: Clock> TimedSteps<C> {
     /// As [`Module::from_ptx`], [`Graph::capture`] and [`Function::launch`].
     pub fn new(stream: &CuStream, clock: C) -> Result<Self, Error> {
         let context = stream.context();
-        let module = Module::for_good(&context, kernels::PTX)?;
+        let module = Module::from_ptx(&context, kernels::PTX)?.kept();
         let kernel = module.function(kernels::TIMED_STEP)?;
         let storing = module.function(kernels::TIMED_STORE)?;
         let words = StreamWords::new(stream)?;
