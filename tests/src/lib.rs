@@ -8,7 +8,8 @@
 //! | `metal.rs` | a Metal device to test on: the fake |
 //! | `crowds/` | crowds of waits in real time on any host, drawn from a seed and judged against the truth |
 //! | `watching.rs` | devices in real time, ports that tell of their calls, for the tests of the watcher |
-//! | `rig.rs` | a CUDA driver to test on: the stand-in, or the machine's own |
+//! | `rig.rs` | a driver to test on: the stand-in, or the machine's own |
+//! | `vendor.rs` | what tests have to know of whose driver it is |
 //! | `ops_rig.rs` | a device of operations to test on: the simulated one, CUDA on the stand-in, CUDA on a GPU |
 //! | `kernels.rs` | typed kernels that every device has |
 //! | `bin/soak.rs` | runs many seeds |
@@ -23,6 +24,7 @@ pub mod metal;
 pub mod ops_rig;
 pub mod probe;
 pub mod rig;
+pub mod vendor;
 pub mod waits;
 pub mod watching;
 

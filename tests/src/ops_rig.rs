@@ -1,4 +1,4 @@
-//! A device of operations to test on: the simulated one, CUDA on the stand-in for its driver, CUDA on a GPU.
+//! A device of operations to test on: the simulated one, CUDA and HIP on the stand-in for their drivers, CUDA on a GPU.
 //!
 //! Tests are generic: one function runs on all of them, in real time, with a watcher that sees flights to their ends.
 
@@ -10,18 +10,21 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant as Wall};
 
 use libtest_mimic::{Arguments, Trial};
-use wakeline_core::{Error, ErrorCode, Nanos};
-use wakeline_cuda::kernels::{AFFINE, OCCUPY, PTX, SAXPY, SAXPY_PTX, TRAP};
-use wakeline_cuda::{CompileOptions, Compiler, Cuda, CudaDevice, DEVICE_BYTES_KEPT, Function};
+use wakeline_core::{Error, Nanos};
+use wakeline_cuda::Cuda;
 use wakeline_fake_driver::{Fake, thread_id};
+use wakeline_hip::Hip;
+use wakeline_mapped::work::{AFFINE, OCCUPY, TRAP};
+use wakeline_mapped::{DEVICE_BYTES_KEPT, Function, OpDevice};
 use wakeline_ops::port::{self, Shape};
 use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Submission, device_op};
 use wakeline_sim::{MemoryUse, SimConfig, SimKernel};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
-use crate::kernels::{Affine, SAXPY_CUDA, Saxpy};
+use crate::kernels::{Affine, Saxpy};
 use crate::rig::{OWN_PROCESS, Rig, in_own_process};
+use crate::vendor::Vendor;
 use crate::watching::{RealDevice, Stage};
 
 /// How points are waited for: a question to the driver every 2 ms.
@@ -263,22 +266,25 @@ impl OpsRig for SimRig {
     }
 }
 
-/// A CUDA device, on the stand-in or on a GPU.
+/// A CUDA device.
+pub type CudaRig = VendorRig<Cuda>;
+
+/// A vendor's device, on the stand-in or on a GPU.
 #[derive(Debug)]
-pub struct CudaRig {
-    runtime: Runtime<CudaDevice>,
+pub struct VendorRig<D: Vendor> {
+    runtime: Runtime<OpDevice<D>>,
     watcher: Watcher,
-    occupy: Function,
-    affine: Function,
-    trap: Function,
-    device: CudaDevice,
-    rig: Rig,
+    occupy: Function<D>,
+    affine: Function<D>,
+    trap: Function<D>,
+    device: OpDevice<D>,
+    rig: Rig<D>,
 }
 
-impl CudaRig {
-    fn new(rig: Rig) -> Self {
-        let device = CudaDevice::in_context(rig.context().clone(), DEVICE_BYTES_KEPT).unwrap();
-        let module = device.ptx(PTX).unwrap();
+impl<D: Vendor> VendorRig<D> {
+    fn new(rig: Rig<D>) -> Self {
+        let device = OpDevice::in_context(rig.context().clone(), DEVICE_BYTES_KEPT).unwrap();
+        let module = D::kernels(device.context()).unwrap();
         let function = |name| module.function(name).unwrap();
         let watcher = Watcher::new().unwrap();
         let runtime = runtime(device.clone(), &watcher).unwrap();
@@ -294,12 +300,12 @@ impl CudaRig {
     }
 
     /// The device.
-    pub const fn device(&self) -> &CudaDevice {
+    pub const fn device(&self) -> &OpDevice<D> {
         &self.device
     }
 
     /// The driver that it is on, and more.
-    pub const fn rig(&self) -> &Rig {
+    pub const fn rig(&self) -> &Rig<D> {
         &self.rig
     }
 
@@ -309,12 +315,12 @@ impl CudaRig {
     }
 
     /// Another runtime of the same device, with the same watcher, on so many streams.
-    pub fn another(&self, streams: usize) -> Runtime<CudaDevice> {
+    pub fn another(&self, streams: usize) -> Runtime<OpDevice<D>> {
         self.runtime_of(self.device.clone(), streams, PLAN)
     }
 
     /// A runtime of this device, with the rig's watcher, on so many streams, whose points are waited for by this plan.
-    pub fn runtime_of(&self, device: CudaDevice, streams: usize, plan: &str) -> Runtime<CudaDevice> {
+    pub fn runtime_of(&self, device: OpDevice<D>, streams: usize, plan: &str) -> Runtime<OpDevice<D>> {
         let tender = self.watcher.handle().tender(&Point::new("another"));
         let policy = StreamPoolRoundRobin::new(streams).unwrap();
         Runtime::with_plan(device, &policy, tender, plan.parse().unwrap()).unwrap()
@@ -332,36 +338,28 @@ impl CudaRig {
     }
 }
 
-impl OpsRig for CudaRig {
-    type Device = CudaDevice;
+impl<D: Vendor> OpsRig for VendorRig<D> {
+    type Device = OpDevice<D>;
 
-    fn runtime(&self) -> &Runtime<CudaDevice> {
+    fn runtime(&self) -> &Runtime<OpDevice<D>> {
         &self.runtime
     }
 
-    fn occupies(&self, _: Nanos) -> Function {
+    fn occupies(&self, _: Nanos) -> Function<D> {
         self.occupy.clone()
     }
 
-    fn affines(&self) -> Function {
+    fn affines(&self) -> Function<D> {
         self.affine.clone()
     }
 
-    /// From CUDA C, where there is a compiler: the stand-in's, or NVRTC.
-    fn saxpy(&self) -> Saxpy<CudaDevice> {
-        let compiler = if self.rig.is_fake() { Compiler::at(self.fake().path()) } else { Compiler::new() };
-        let mut module = self.device.compile(&compiler, SAXPY_CUDA, &CompileOptions::new());
-        if let Some(error) = module.as_ref().err().filter(|error| error.code() == ErrorCode::CompilerMissing)
-        {
-            println!("skipped: no NVRTC: {error}");
-            module = self.device.ptx(SAXPY_PTX);
-        }
-        let kernel = module.unwrap().function(SAXPY).unwrap();
+    fn saxpy(&self) -> Saxpy<OpDevice<D>> {
+        let kernel = D::saxpy(self.device.context(), self.rig.is_fake().then(|| self.fake().path()));
         // SAFETY: the kernel is of the device, takes these, and writes the first `n` numbers of `z` only, on any grid and block.
         unsafe { Saxpy::bind(&self.device, kernel) }.unwrap()
     }
 
-    fn typed_affine(&self) -> Affine<CudaDevice> {
+    fn typed_affine(&self) -> Affine<OpDevice<D>> {
         // SAFETY: the kernel is of the device, takes these, and writes the first `count` numbers only, on any grid and block.
         unsafe { Affine::bind(&self.device, self.affine.clone()) }.unwrap()
     }
@@ -402,6 +400,8 @@ pub struct Test {
     pub sim: Option<fn(&SimRig)>,
     /// On CUDA.
     pub cuda: fn(&CudaRig),
+    /// On HIP, where it runs there.
+    pub hip: Option<fn(&VendorRig<Hip>)>,
     /// Whether it runs on a GPU too, and not on the stand-in alone.
     pub gpu: bool,
     /// Whether it may leave something behind; on a GPU in a process of its own.
@@ -412,23 +412,36 @@ pub struct Test {
 ///
 /// | | runs on |
 /// |---|---|
-/// | `Everywhere` | the simulated device, the stand-in, a GPU; generic over [`OpsRig`] |
+/// | `Everywhere` | the simulated device, the stand-in for both vendors, a GPU; generic over [`OpsRig`] |
 /// | `EverywhereLeaving` | the same, and it may leave something behind |
-/// | `Cuda`, `CudaLeaving` | the stand-in, a GPU |
-/// | `Fake`, `FakeLeaving` | the stand-in alone: it makes the driver fail, or looks into it |
+/// | `Vendors`, `VendorsLeaving` | the stand-in for both vendors, a GPU; generic over [`Vendor`] |
+/// | `Fakes`, `FakesLeaving` | the stand-in for both vendors alone: it makes the driver fail, or looks into it |
+/// | `Cuda`, `CudaLeaving` | CUDA on the stand-in, a GPU |
+/// | `Fake`, `FakeLeaving` | CUDA on the stand-in alone |
 #[macro_export]
 macro_rules! device_tests {
     ($($on:ident: $($name:ident),+ $(,)?);+ $(;)?) => {
         pub(crate) const TESTS: &[$crate::ops_rig::Test] = &[$($($crate::device_tests!(@ $on $name),)+)+];
     };
-    (@ Everywhere $name:ident) => { $crate::device_tests!(@test $name, Some($name), true, false) };
-    (@ EverywhereLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), true, true) };
-    (@ Cuda $name:ident) => { $crate::device_tests!(@test $name, None, true, false) };
-    (@ CudaLeaving $name:ident) => { $crate::device_tests!(@test $name, None, true, true) };
-    (@ Fake $name:ident) => { $crate::device_tests!(@test $name, None, false, false) };
-    (@ FakeLeaving $name:ident) => { $crate::device_tests!(@test $name, None, false, true) };
-    (@test $name:ident, $sim:expr, $gpu:literal, $leaves:literal) => {
-        $crate::ops_rig::Test { name: stringify!($name), sim: $sim, cuda: $name, gpu: $gpu, leaves: $leaves }
+    (@ Everywhere $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, false) };
+    (@ EverywhereLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, true) };
+    (@ Vendors $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, false) };
+    (@ VendorsLeaving $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, true) };
+    (@ Fakes $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, false) };
+    (@ FakesLeaving $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, true) };
+    (@ Cuda $name:ident) => { $crate::device_tests!(@test $name, None, None, true, false) };
+    (@ CudaLeaving $name:ident) => { $crate::device_tests!(@test $name, None, None, true, true) };
+    (@ Fake $name:ident) => { $crate::device_tests!(@test $name, None, None, false, false) };
+    (@ FakeLeaving $name:ident) => { $crate::device_tests!(@test $name, None, None, false, true) };
+    (@test $name:ident, $sim:expr, $hip:expr, $gpu:literal, $leaves:literal) => {
+        $crate::ops_rig::Test {
+            name: stringify!($name),
+            sim: $sim,
+            cuda: $name,
+            hip: $hip,
+            gpu: $gpu,
+            leaves: $leaves,
+        }
     };
 }
 
@@ -441,7 +454,7 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
     let mut skipped = 0;
     for (group, tests) in groups {
         for test in *tests {
-            let Test { name, sim, cuda, gpu, leaves } = *test;
+            let Test { name, sim, cuda, hip, gpu, leaves } = *test;
             if let Some(sim) = sim {
                 trials.push(Trial::test(format!("sim::{group}::{name}"), move || {
                     let rig = SimRig::new();
@@ -450,11 +463,8 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
                     Ok(())
                 }));
             }
-            trials.push(Trial::test(format!("fake::{group}::{name}"), move || {
-                let rig = CudaRig::new(Rig::fake(|options| options.queue_depth = QUEUE_DEPTH));
-                cuda(&rig);
-                Ok(rig.end(leaves)?)
-            }));
+            trials.push(on_stand_in(group, name, cuda, leaves));
+            trials.extend(hip.map(|hip| on_stand_in(group, name, hip, leaves)));
             if gpu {
                 skipped += u32::from(no_gpu.is_some());
                 let full = format!("gpu::{group}::{name}");
@@ -474,4 +484,12 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
         eprintln!("skipped: no CUDA device: {skipped} tests are ignored ({error})");
     }
     libtest_mimic::run(&arguments, trials).exit()
+}
+
+fn on_stand_in<D: Vendor>(group: &str, name: &str, run: fn(&VendorRig<D>), leaves: bool) -> Trial {
+    Trial::test(format!("{}::{group}::{name}", D::ON.0), move || {
+        let rig = VendorRig::new(Rig::fake(|options| options.queue_depth = QUEUE_DEPTH));
+        run(&rig);
+        Ok(rig.end(leaves)?)
+    })
 }

@@ -1,4 +1,4 @@
-//! A CUDA driver to test on: the stand-in, or the machine's own.
+//! A driver to test on, CUDA's or HIP's: the stand-in, or the machine's own.
 //!
 //! The same tests run on both. Where there is no GPU those on the machine's own are counted as ignored, and say so.
 
@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wakeline_core::{Error, Nanos};
-use wakeline_cuda::kernels::{Fault, Kernels};
-use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Ordinal};
-use wakeline_fake_driver::{Fake, Live, Options};
+use wakeline_cuda::Cuda;
+use wakeline_fake_driver::{Call, Fake, Live, Options, cuda_name};
+use wakeline_hip::Hip;
+use wakeline_mapped::{Context, ContextConfig, Kernels, Stream};
+
+use crate::vendor::Vendor;
 
 /// How long the stand-in takes to tell of a fault: the real one takes 340 ms. Long enough that a test on a busy machine gets its waits under way.
 pub const FAKE_FAULT: Duration = Duration::from_millis(40);
@@ -25,33 +28,25 @@ const LEFT: Duration = Duration::from_secs(5);
 
 /// A driver, and a context of its own on its first device.
 #[derive(Debug)]
-pub struct Rig {
-    context: CudaContext,
-    kernels: Kernels,
-    cuda: Cuda,
+pub struct Rig<D: Vendor> {
+    context: Context<D>,
+    kernels: Kernels<D>,
+    driver: D,
     /// The stand-in, where it is that.
     fake: Option<Fake>,
 }
 
-/// What the driver calls a fault.
-pub const fn status(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Trap => "CUDA_ERROR_LAUNCH_FAILED (719)",
-        Fault::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
-        Fault::Assert => "CUDA_ERROR_ASSERT (710)",
-    }
-}
-
-impl Rig {
+impl<D: Vendor> Rig<D> {
     /// The stand-in, as `change` has it behave.
     pub fn fake(change: impl FnOnce(&mut Options)) -> Self {
         let fake = Fake::new().unwrap();
         fake.configure(|options| {
             options.fault_delay_us = u64::try_from(FAKE_FAULT.as_micros()).unwrap();
+            D::prepare(options);
             change(options);
         });
-        let cuda = Cuda::load_from(fake.path()).unwrap();
-        Self::on(cuda, Some(fake))
+        let driver = D::load_from(fake.path()).unwrap();
+        Self::on(driver, Some(fake))
     }
 
     /// The machine's own driver.
@@ -60,27 +55,45 @@ impl Rig {
     ///
     /// There is none.
     pub fn gpu() -> Result<Self, Error> {
-        Ok(Self::on(Cuda::load()?, None))
+        Ok(Self::on(D::load()?, None))
     }
 
-    fn on(cuda: Cuda, fake: Option<Fake>) -> Self {
-        let context = CudaContext::create(&cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+    fn on(driver: D, fake: Option<Fake>) -> Self {
+        let context = driver.own_context(&ContextConfig::default()).unwrap();
         let kernels = Kernels::load(&context).unwrap();
-        Self { context, kernels, cuda, fake }
+        Self { context, kernels, driver, fake }
     }
 
     /// The driver.
-    pub const fn cuda(&self) -> &Cuda {
-        &self.cuda
+    pub const fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// Another context than the test's own.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn context_beside(&self, config: &ContextConfig) -> Result<Context<D>, Error> {
+        self.driver.context_beside(config)
+    }
+
+    /// The calls that the stand-in's log has, by CUDA's names.
+    pub fn log(&self) -> Vec<Call> {
+        let named = |call: Call| match cuda_name(&call.name) {
+            Some(name) => Call { name: name.to_owned(), ..call },
+            None => call,
+        };
+        self.stand_in().log().into_iter().map(named).collect()
     }
 
     /// The test's own context.
-    pub const fn context(&self) -> &CudaContext {
+    pub const fn context(&self) -> &Context<D> {
         &self.context
     }
 
     /// Its kernels.
-    pub const fn kernels(&self) -> &Kernels {
+    pub const fn kernels(&self) -> &Kernels<D> {
         &self.kernels
     }
 
@@ -90,7 +103,7 @@ impl Rig {
     }
 
     /// What priority the stand-in's stream has.
-    pub fn priority(&self, stream: &CuStream) -> i32 {
+    pub fn priority(&self, stream: &Stream<D>) -> i32 {
         self.stand_in().priority(stream.raw().as_ptr().addr() as u64)
     }
 
@@ -110,12 +123,12 @@ impl Rig {
     }
 
     /// A stream of the test's context.
-    pub fn stream(&self) -> CuStream {
+    pub fn stream(&self) -> Stream<D> {
         self.context.stream().unwrap()
     }
 
     /// A stream that is occupied for so long.
-    pub fn busy(&self, length: Nanos) -> CuStream {
+    pub fn busy(&self, length: Nanos) -> Stream<D> {
         let stream = self.stream();
         self.kernels.occupy(&stream, length).unwrap();
         stream
@@ -123,7 +136,7 @@ impl Rig {
 
     /// Lets go of everything, and looks what is left in the stand-in.
     pub(crate) fn end(self, leaves: bool) -> Result<(), String> {
-        let Self { context, kernels, cuda, fake } = self;
+        let Self { context, kernels, driver, fake } = self;
         // Stores of what was dropped under work may be under way: a context that goes now leaves their pages behind.
         let start = std::time::Instant::now();
         while !leaves && context.slots().settling > 0 && context.health().is_ok() && start.elapsed() < LEFT {
@@ -131,7 +144,7 @@ impl Rig {
         }
         drop(kernels);
         drop(context);
-        drop(cuda);
+        drop(driver);
         let Some(fake) = fake else { return Ok(()) };
         fake.clear_rules();
         fake.release();
@@ -141,9 +154,13 @@ impl Rig {
         }
         // Threads that a test has told to end may still be at it.
         let start = std::time::Instant::now();
-        while !leaves && fake.live() != Live::default() {
+        let left = || {
+            let live = fake.live();
+            if D::MODULES_STAY { Live { modules: 0, ..live } } else { live }
+        };
+        while !leaves && left() != Live::default() {
             if start.elapsed() > LEFT {
-                return Err(format!("left behind: {:?}", fake.live()));
+                return Err(format!("left behind: {:?}", left()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -166,6 +183,9 @@ pub enum On {
     FakeLong,
 }
 
+/// What a test does, on a driver.
+pub type Run<D> = fn(&Rig<D>);
+
 /// A test.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
@@ -173,17 +193,52 @@ pub struct Test {
     pub name: &'static str,
     /// Where it runs.
     pub on: On,
-    /// What it does.
-    pub run: fn(&Rig),
+    /// What it does on CUDA; `None` where it is of what HIP alone does.
+    pub cuda: Option<Run<Cuda>>,
+    /// What it does on HIP; `None` where it is of what CUDA alone has.
+    pub hip: Option<Run<Hip>>,
 }
 
-/// Lists functions as tests: `driver_tests![Both: one, two; Fake: three]`.
+/// Lists functions as tests: `driver_tests![Both: one, two; Fake: three]`. They are generic over the [`Vendor`], but those behind `@cuda` or `@hip`:
+/// `driver_tests![Both: one; @cuda Fake: two]`.
 #[macro_export]
 macro_rules! driver_tests {
-    ($($on:ident: $($name:ident),+ $(,)?);+ $(;)?) => {
+    (@cuda $($on:ident: $($name:ident),+ $(,)?);+ $(;)?) => {
         pub(crate) const TESTS: &[$crate::rig::Test] = &[$($(
-            $crate::rig::Test { name: stringify!($name), on: $crate::rig::On::$on, run: $name },
+            $crate::rig::Test { name: stringify!($name), on: $crate::rig::On::$on, cuda: Some($name), hip: None },
         )+)+];
+    };
+    ($($on:ident: $($name:ident),+ $(,)?);+ $(;)? @hip $($other_on:ident: $($other:ident),+ $(,)?);+ $(;)?) => {
+        pub(crate) const TESTS: &[$crate::rig::Test] = &[
+            $($($crate::rig::Test {
+                name: stringify!($name),
+                on: $crate::rig::On::$on,
+                cuda: Some($name::<wakeline_cuda::Cuda>),
+                hip: Some($name::<wakeline_hip::Hip>),
+            },)+)+
+            $($($crate::rig::Test {
+                name: stringify!($other),
+                on: $crate::rig::On::$other_on,
+                cuda: None,
+                hip: Some($other),
+            },)+)+
+        ];
+    };
+    ($($on:ident: $($name:ident),+ $(,)?);+ $(;)? $(@cuda $($other_on:ident: $($other:ident),+ $(,)?);+ $(;)?)?) => {
+        pub(crate) const TESTS: &[$crate::rig::Test] = &[
+            $($($crate::rig::Test {
+                name: stringify!($name),
+                on: $crate::rig::On::$on,
+                cuda: Some($name::<wakeline_cuda::Cuda>),
+                hip: Some($name::<wakeline_hip::Hip>),
+            },)+)+
+            $($($($crate::rig::Test {
+                name: stringify!($other),
+                on: $crate::rig::On::$other_on,
+                cuda: Some($other),
+                hip: None,
+            },)+)+)?
+        ];
     };
 }
 
@@ -207,35 +262,57 @@ pub(crate) fn in_own_process(name: &str) -> Result<(), Failed> {
 pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
     let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
     let (alone, arguments) = (!own.is_empty(), Arguments::from_iter(words));
-    let no_gpu = Cuda::load().err();
+    let (no_cuda, no_hip) = (Cuda::load().err(), Hip::load().err());
     let mut trials = Vec::new();
-    let mut skipped = 0;
+    let mut skipped = [0; 2];
     for (group, tests) in groups {
         for test in *tests {
-            let Test { name, on, run } = *test;
-            let trial = Trial::test(format!("fake::{group}::{name}"), move || {
-                let rig = Rig::fake(|_| {});
-                run(&rig);
-                Ok(rig.end(matches!(on, On::FakeLeaving | On::BothLeaving))?)
-            });
-            trials.push(trial.with_ignored_flag(on == On::FakeLong));
-            if matches!(on, On::Both | On::BothLeaving) {
-                skipped += u32::from(no_gpu.is_some());
-                let full = format!("gpu::{group}::{name}");
-                let trial = Trial::test(full.clone(), move || {
-                    if on == On::BothLeaving && !alone {
-                        return in_own_process(&full);
-                    }
-                    let rig = Rig::gpu().map_err(|error| error.to_string())?;
-                    run(&rig);
-                    Ok(rig.end(on == On::BothLeaving)?)
-                });
-                trials.push(trial.with_ignored_flag(no_gpu.is_some()));
+            let Test { name, on, cuda, hip } = *test;
+            let full = format!("{group}::{name}");
+            if let Some(cuda) = cuda {
+                skipped[0] += add(&mut trials, &full, on, cuda, no_cuda.is_none(), alone);
+            }
+            if let Some(hip) = hip {
+                skipped[1] += add(&mut trials, &full, on, hip, no_hip.is_none(), alone);
             }
         }
     }
-    if let Some(error) = no_gpu {
-        eprintln!("skipped: no CUDA device: {skipped} tests are ignored ({error})");
+    for ((what, error), count) in [("CUDA", no_cuda), ("HIP", no_hip)].into_iter().zip(skipped) {
+        if let Some(error) = error {
+            eprintln!("skipped: no {what} device: {count} tests are ignored ({error})");
+        }
     }
     libtest_mimic::run(&arguments, trials).exit()
+}
+
+/// Adds a test where it can run. How many of its trials are ignored, for want of a device.
+fn add<D: Vendor>(
+    trials: &mut Vec<Trial>,
+    name: &str,
+    on: On,
+    run: Run<D>,
+    has_device: bool,
+    alone: bool,
+) -> u32 {
+    let (stand_in, device) = D::ON;
+    let trial = Trial::test(format!("{stand_in}::{name}"), move || {
+        let rig = Rig::fake(|_| {});
+        run(&rig);
+        Ok(rig.end(matches!(on, On::FakeLeaving | On::BothLeaving))?)
+    });
+    trials.push(trial.with_ignored_flag(on == On::FakeLong));
+    if !matches!(on, On::Both | On::BothLeaving) {
+        return 0;
+    }
+    let full = format!("{device}::{name}");
+    let trial = Trial::test(full.clone(), move || {
+        if on == On::BothLeaving && !alone {
+            return in_own_process(&full);
+        }
+        let rig = Rig::gpu().map_err(|error| error.to_string())?;
+        run(&rig);
+        Ok(rig.end(on == On::BothLeaving)?)
+    });
+    trials.push(trial.with_ignored_flag(!has_device));
+    u32::from(!has_device)
 }

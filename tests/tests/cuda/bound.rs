@@ -4,12 +4,12 @@ use core::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use wakeline_core::{CompletionPort, ErrorCode, Status as Answer};
-use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal};
 use wakeline_fake_driver::{Act, Rule, Status, thread_id};
+use wakeline_mapped::{ContextConfig, Graph, Kernels, Stream};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 
 use crate::waiting::{PLANS, lands, ms, plan, wait};
 
@@ -30,7 +30,7 @@ driver_tests![
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Copies and drops failed on threads without a context.
-fn case_59_a_thread_without_a_context_waits_and_drops(rig: &Rig) {
+fn case_59_a_thread_without_a_context_waits_and_drops<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.busy(ms(5));
     let ports: Vec<_> = PLANS.iter().map(|_| stream.port().unwrap()).collect();
     for (text, mut port) in PLANS.into_iter().zip(ports) {
@@ -44,14 +44,11 @@ fn case_59_a_thread_without_a_context_waits_and_drops(rig: &Rig) {
 }
 
 /// A reused thread kept the first device's context.
-fn case_56_each_call_has_its_own_device_and_the_callers_comes_back(rig: &Rig) {
-    let other = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+fn case_56_each_call_has_its_own_device_and_the_callers_comes_back<D: Vendor>(rig: &Rig<D>) {
+    let other = rig.context_beside(&ContextConfig::default()).unwrap();
     let theirs = other.stream().unwrap();
     let ours = rig.stream();
-    let current = || {
-        use wakeline_cuda::LineDriver;
-        rig.cuda().current().unwrap()
-    };
+    let current = || rig.driver().current().unwrap();
     let before = current();
     for _ in 0..3 {
         for stream in [&ours, &theirs] {
@@ -67,21 +64,21 @@ fn case_56_each_call_has_its_own_device_and_the_callers_comes_back(rig: &Rig) {
     assert_eq!(current(), before);
 }
 
-fn a_stream_of_another_context_is_refused(rig: &Rig) {
-    let other = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+fn a_stream_of_another_context_is_refused<D: Vendor>(rig: &Rig<D>) {
+    let other = rig.context_beside(&ContextConfig::default()).unwrap();
     let theirs = other.stream().unwrap();
     // SAFETY: the stream lives to the end of the test.
-    let error = unsafe { CuStream::from_raw(rig.context(), theirs.raw().as_ptr()) }.unwrap_err();
+    let error = unsafe { Stream::from_raw(rig.context(), theirs.raw().as_ptr()) }.unwrap_err();
     assert_eq!(error.code(), ErrorCode::ForeignStream);
     assert_eq!(error.args()[2], other.raw().to_string());
     assert_eq!(error.args()[3], rig.context().raw().to_string());
 }
 
-fn default_streams_are_what_they_are(rig: &Rig) {
+fn default_streams_are_what_they_are<D: Vendor>(rig: &Rig<D>) {
     for number in [0_usize, 1, 2] {
         // SAFETY: these numbers stand for streams that are always there.
         let stream =
-            unsafe { CuStream::from_raw(rig.context(), core::ptr::without_provenance_mut(number)) }.unwrap();
+            unsafe { Stream::from_raw(rig.context(), core::ptr::without_provenance_mut(number)) }.unwrap();
         for text in PLANS {
             rig.kernels().occupy(&stream, ms(1)).unwrap();
             let mut port = stream.port().unwrap();
@@ -102,7 +99,7 @@ fn default_streams_are_what_they_are(rig: &Rig) {
     }
 }
 
-fn captured(rig: &Rig, stream: &CuStream, during: impl FnOnce()) -> Graph<Kernels> {
+fn captured<D: Vendor>(rig: &Rig<D>, stream: &Stream<D>, during: impl FnOnce()) -> Graph<D, Kernels<D>> {
     Graph::capture(stream, rig.kernels().clone(), |kernels| {
         kernels.occupy(stream, ms(3))?;
         during();
@@ -111,7 +108,7 @@ fn captured(rig: &Rig, stream: &CuStream, during: impl FnOnce()) -> Graph<Kernel
     .unwrap()
 }
 
-fn a_stream_that_is_captured_has_no_points(rig: &Rig) {
+fn a_stream_that_is_captured_has_no_points<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     let mut early = stream.port().unwrap();
     let graph = captured(rig, &stream, || {
@@ -124,7 +121,7 @@ fn a_stream_that_is_captured_has_no_points(rig: &Rig) {
 }
 
 /// A watchdog's query hit another thread's capture, and the process ended.
-fn case_36_a_wait_during_a_capture_neither_asks_nor_fails(rig: &Rig) {
+fn case_36_a_wait_during_a_capture_neither_asks_nor_fails<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.busy(ms(20));
     let ports: Vec<_> = PLANS.iter().map(|_| stream.armed_port().unwrap()).collect();
     let mut graph = captured(rig, &stream, || {
@@ -137,7 +134,7 @@ fn case_36_a_wait_during_a_capture_neither_asks_nor_fails(rig: &Rig) {
     wait(PLANS[3], &mut stream.port().unwrap()).unwrap();
 }
 
-fn case_36_a_capture_elsewhere_is_not_disturbed(rig: &Rig) {
+fn case_36_a_capture_elsewhere_is_not_disturbed<D: Vendor>(rig: &Rig<D>) {
     let (captured_stream, other) = (rig.stream(), rig.busy(ms(10)));
     let watcher = Watcher::new().unwrap();
     let point = Point::new("other");
@@ -158,20 +155,20 @@ fn case_36_a_capture_elsewhere_is_not_disturbed(rig: &Rig) {
 }
 
 /// In this mode what any thread of the process does may invalidate the capture.
-fn case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed(rig: &Rig) {
+fn case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed<D: Vendor>(rig: &Rig<D>) {
     type Begin = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
     type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
     type Destroy = unsafe extern "C" fn(*mut c_void) -> c_int;
     const GLOBAL: c_int = 0;
 
     // SAFETY: the driver's library, which is loaded already.
-    let library = unsafe { libloading::Library::new(rig.cuda().library()) }.unwrap();
-    // SAFETY: these names have had these interfaces since CUDA 10.1.
-    let begin = unsafe { library.get::<Begin>("cuStreamBeginCapture_v2") }.unwrap();
+    let library = unsafe { libloading::Library::new(Vendor::library(rig.driver())) }.unwrap();
+    // SAFETY: these names have had these interfaces since CUDA 10.1, and HIP 4.3.
+    let begin = unsafe { library.get::<Begin>(D::CAPTURES[0]) }.unwrap();
     // SAFETY: as above.
-    let end = unsafe { library.get::<End>("cuStreamEndCapture") }.unwrap();
+    let end = unsafe { library.get::<End>(D::CAPTURES[1]) }.unwrap();
     // SAFETY: as above.
-    let destroy = unsafe { library.get::<Destroy>("cuGraphDestroy") }.unwrap();
+    let destroy = unsafe { library.get::<Destroy>(D::CAPTURES[2]) }.unwrap();
 
     let (captured, other) = (rig.stream(), rig.busy(ms(10)));
     let watcher = Watcher::new().unwrap();
@@ -202,12 +199,12 @@ fn case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed(rig: &Rig) {
     drop(bound);
 }
 
-fn rig_waits(watcher: &Watcher, point: &Point, text: &str, stream: &CuStream) {
+fn rig_waits<D: Vendor>(watcher: &Watcher, point: &Point, text: &str, stream: &Stream<D>) {
     block_on(watcher.wait(stream.port().unwrap(), &plan(text), point)).unwrap();
 }
 
 /// A captured value was the same in each replay, and the second wait passed at once.
-fn case_7_each_replay_has_a_point_of_its_own(rig: &Rig) {
+fn case_7_each_replay_has_a_point_of_its_own<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     let mut graph = captured(rig, &stream, || {});
     // SAFETY: the graph is kept until it is done.
@@ -225,7 +222,7 @@ fn case_7_each_replay_has_a_point_of_its_own(rig: &Rig) {
 }
 
 /// A progress thread had no context, and its query crashed.
-fn case_55_a_watchers_helper_binds_the_context(rig: &Rig) {
+fn case_55_a_watchers_helper_binds_the_context<D: Vendor>(rig: &Rig<D>) {
     let watcher = Watcher::new().unwrap();
     let point = Point::new("point");
     let stream = rig.busy(ms(5));
@@ -234,7 +231,6 @@ fn case_55_a_watchers_helper_binds_the_context(rig: &Rig) {
     block_on(watcher.wait(port, &plan("block"), &point)).unwrap();
     let own = rig.context().raw().as_ptr().addr() as u64;
     let queries: Vec<_> = rig
-        .stand_in()
         .log()
         .into_iter()
         .filter(|call| ["cuStreamQuery", "cuEventQuery"].contains(&&*call.name))
@@ -244,10 +240,11 @@ fn case_55_a_watchers_helper_binds_the_context(rig: &Rig) {
 }
 
 /// A default stream must not be asked while a stream that waits for it is captured.
-fn what_another_capture_forbids_is_pending_and_no_failure(rig: &Rig) {
+fn what_another_capture_forbids_is_pending_and_no_failure<D: Vendor>(rig: &Rig<D>) {
     let fake = rig.stand_in();
     let stream = rig.busy(ms(5));
     let mut port = stream.armed_port().unwrap();
+    fake.clear_log();
     for call in ["cuStreamIsCapturing", "cuStreamQuery", "cuEventQuery"] {
         // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
         fake.rule(Rule::new(call, Act::Fail(Status(906))));

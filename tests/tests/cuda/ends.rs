@@ -7,30 +7,28 @@ use std::task::{Context as Task, Waker};
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, ErrorCode, Seq};
-use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{
-    CompletionPath, ContextConfig, CuStream, Cuda, CudaContext, CudaPort, Ordinal, TimedStream,
-};
+use wakeline_cuda::{Cuda, TimedStream};
 use wakeline_fake_driver::Fake;
+use wakeline_hip::Hip;
+use wakeline_mapped::{CompletionPath, Context, ContextConfig, Kernels, Ordinal, Port, Stream};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 use wakeline_tokio::TokioWatcher;
 
 use crate::waiting::{PLANS, ms, plan, wait};
 
 driver_tests![
     Both: case_25_a_process_ends_well_with_waits_in_flight;
-    Fake: a_forks_child_is_told_so;
+    @cuda Fake: a_forks_child_is_told_so;
 ];
 
 /// What an argument that has this program be a child begins with. Behind it: the driver, and what is to be done.
 const CHILD: &str = "--child=";
 
-const EXITS: usize = 20;
-
 /// How many of them run at once. On a GPU one: a process that keeps it busy keeps others from it.
-const fn at_once(rig: &Rig) -> usize {
+const fn at_once<D: Vendor>(rig: &Rig<D>) -> usize {
     if rig.is_fake() { 4 } else { 1 }
 }
 
@@ -44,16 +42,23 @@ const LONG_MS: u64 = 40_000;
 pub(crate) fn child() -> Option<i32> {
     let argument = std::env::args().nth(1)?;
     let (driver, part) = argument.strip_prefix(CHILD)?.split_once(':')?;
-    let fake = (driver == "fake").then(|| Fake::new().unwrap());
-    let cuda = fake.as_ref().map_or_else(Cuda::load, |fake| Cuda::load_from(fake.path())).unwrap();
+    let fake = [Cuda::ON.0, Hip::ON.0].contains(&driver).then(|| Fake::new().unwrap());
+    if [Hip::ON.0, Hip::ON.1].contains(&driver) {
+        return Some(ends_with_waits(&loaded::<Hip>(fake.as_ref()), part.parse().unwrap()));
+    }
+    let cuda = loaded::<Cuda>(fake.as_ref());
     Some(match part.parse() {
         Ok(way) => ends_with_waits(&cuda, way),
         Err(_) => forks(&cuda),
     })
 }
 
-fn start(rig: &Rig, part: &str) -> Child {
-    let driver = if rig.is_fake() { "fake" } else { "gpu" };
+fn loaded<D: Vendor>(fake: Option<&Fake>) -> D {
+    fake.map_or_else(D::load, |fake| D::load_from(fake.path())).unwrap()
+}
+
+fn start<D: Vendor>(rig: &Rig<D>, part: &str) -> Child {
+    let driver = if rig.is_fake() { D::ON.0 } else { D::ON.1 };
     let program = std::env::current_exe().unwrap();
     let mut child = Command::new(program);
     // A GPU runs nothing new in a queue that it shares with work that is not done, and has eight where nothing is said: fewer than there are streams here.
@@ -76,8 +81,8 @@ fn end_of(mut child: Child, what: &str) -> ExitStatus {
 }
 
 /// Processes crashed as they ended: the driver went first, or threads still waited.
-fn case_25_a_process_ends_well_with_waits_in_flight(rig: &Rig) {
-    let ways: Vec<_> = (0..EXITS).collect();
+fn case_25_a_process_ends_well_with_waits_in_flight<D: Vendor>(rig: &Rig<D>) {
+    let ways: Vec<_> = (0..D::EXITS).collect();
     for ways in ways.chunks(at_once(rig)) {
         let children: Vec<_> = ways.iter().map(|way| (way, start(rig, &way.to_string()))).collect();
         for (way, child) in children {
@@ -88,17 +93,17 @@ fn case_25_a_process_ends_well_with_waits_in_flight(rig: &Rig) {
 }
 
 /// A stream that is occupied for longer than the process lives.
-fn busy(context: &CudaContext, kernels: &Kernels) -> CuStream {
+fn busy<D: Vendor>(context: &Context<D>, kernels: &Kernels<D>) -> Stream<D> {
     let stream = context.stream().unwrap();
     kernels.occupy(&stream, ms(LONG_MS)).unwrap();
     stream
 }
 
 /// Has waits under way on threads, on a watcher and on a runtime, and ends: by `exit`, or by letting go of everything.
-fn ends_with_waits(cuda: &Cuda, way: usize) -> i32 {
+fn ends_with_waits<D: Vendor>(driver: &D, way: usize) -> i32 {
     let completion = if way % 4 < 2 { CompletionPath::Word } else { CompletionPath::Callback };
     let config = ContextConfig { completion, ..ContextConfig::default() };
-    let context = CudaContext::create(cuda, Ordinal(0), &config).unwrap();
+    let context = driver.own_context(&config).unwrap();
     let kernels = Kernels::load(&context).unwrap();
     for text in PLANS {
         let mut port = busy(&context, &kernels).port().unwrap();
@@ -106,7 +111,7 @@ fn ends_with_waits(cuda: &Cuda, way: usize) -> i32 {
     }
     let watcher = Watcher::new().unwrap();
     let point = Point::new("end");
-    let port = |armed: bool| -> CudaPort {
+    let port = |armed: bool| -> Port<D> {
         let stream = busy(&context, &kernels);
         if armed { stream.armed_port().unwrap() } else { stream.port().unwrap() }
     };
@@ -132,14 +137,14 @@ fn ends_with_waits(cuda: &Cuda, way: usize) -> i32 {
 }
 
 /// The driver does not work in a fork's child: every way to use it says so.
-fn a_forks_child_is_told_so(rig: &Rig) {
+fn a_forks_child_is_told_so(rig: &Rig<Cuda>) {
     let status = end_of(start(rig, "fork"), "a fork");
     assert_eq!(status.code(), Some(0), "the number of what was not told: {status}");
 }
 
 /// Forks; says which of the child's answers was another than that it was forked off, counted from 1.
 fn forks(cuda: &Cuda) -> i32 {
-    let context = CudaContext::create(cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+    let context = Context::create(cuda, Ordinal(0), &ContextConfig::default()).unwrap();
     let kernels = Kernels::load(&context).unwrap();
     let stream = context.stream().unwrap();
     let word = context.kernel_word().unwrap();
@@ -172,7 +177,7 @@ fn forks(cuda: &Cuda) -> i32 {
             wait(PLANS[5], &mut other).err(),
             wait(PLANS[5], &mut armed).err(),
             // SAFETY: the stream is the parent's, and no call is made of it.
-            unsafe { CuStream::from_raw(&context, raw) }.err(),
+            unsafe { Stream::from_raw(&context, raw) }.err(),
             context.clone().close(Duration::ZERO).err(),
         ];
         let codes = codes.map(|error| error.map(|error| error.code()));

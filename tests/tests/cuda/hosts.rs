@@ -6,10 +6,11 @@ use std::time::{Duration, Instant as Wall};
 use wakeline_core::{
     Authority, Executor, Mode, Nanos, Outcome, PointTable, Reactor, Report, Wait, WaitPlan, drive_at,
 };
-use wakeline_cuda::CudaPort;
+use wakeline_mapped::{Port, Stream};
 use wakeline_std::{ParkPolicy, Point, StdClock, StdIdle, StdPark, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 use wakeline_tokio::{TokioLocal, TokioWatcher};
 
 use crate::waiting::{PLANS, ms, plan, wait};
@@ -34,14 +35,14 @@ fn check(plan: &WaitPlan, report: &Report, launched: Wall, on: &str) {
     assert!(launched.elapsed() >= WORK, "{on}, {plan}: before its work was done, {report:?}");
 }
 
-fn work(rig: &Rig) -> (CudaPort, Wall) {
+fn work<D: Vendor>(rig: &Rig<D>) -> (Port<D>, Wall) {
     let stream = rig.stream();
     let launched = Wall::now();
     rig.kernels().occupy(&stream, Nanos::from_micros(WORK.as_micros().try_into().unwrap())).unwrap();
     (stream.port().unwrap(), launched)
 }
 
-fn on_this_thread(rig: &Rig) {
+fn on_this_thread<D: Vendor>(rig: &Rig<D>) {
     for text in PLANS {
         for _ in 0..WAITS {
             let (mut port, launched) = work(rig);
@@ -51,11 +52,11 @@ fn on_this_thread(rig: &Rig) {
     }
 }
 
-fn on_an_executor(rig: &Rig) {
+fn on_an_executor<D: Vendor>(rig: &Rig<D>) {
     executed(rig, &StdIdle::new(StdClock::new()), "executor");
 }
 
-fn on_a_ring(rig: &Rig) {
+fn on_a_ring<D: Vendor>(rig: &Rig<D>) {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     match wakeline_uring::UringIdle::new(StdClock::new()) {
         Ok(idle) => executed(rig, &idle, "ring"),
@@ -66,7 +67,7 @@ fn on_a_ring(rig: &Rig) {
     let _ = rig;
 }
 
-fn executed<I: wakeline_std::ParkIdle>(rig: &Rig, idle: &I, name: &str) {
+fn executed<D: Vendor, I: wakeline_std::ParkIdle>(rig: &Rig<D>, idle: &I, name: &str) {
     let clock = StdClock::new();
     let reactor = Reactor::new(clock);
     let park = StdPark::new(idle, ParkPolicy::default());
@@ -89,7 +90,7 @@ fn executed<I: wakeline_std::ParkIdle>(rig: &Rig, idle: &I, name: &str) {
     executor.run(|_, ()| {}).unwrap();
 }
 
-fn by_a_watcher(rig: &Rig) {
+fn by_a_watcher<D: Vendor>(rig: &Rig<D>) {
     let watcher = Watcher::new().unwrap();
     for text in PLANS {
         let point = Point::new("point");
@@ -101,7 +102,7 @@ fn by_a_watcher(rig: &Rig) {
     }
 }
 
-fn on_tokio_with_several_threads(rig: &Rig) {
+fn on_tokio_with_several_threads<D: Vendor>(rig: &Rig<D>) {
     let watcher = Watcher::new().unwrap();
     let handle = TokioWatcher::new(&watcher);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
@@ -124,7 +125,7 @@ fn on_tokio_with_several_threads(rig: &Rig) {
     }
 }
 
-fn on_a_tokio_thread(rig: &Rig) {
+fn on_a_tokio_thread<D: Vendor>(rig: &Rig<D>) {
     let clock = StdClock::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -142,14 +143,14 @@ fn on_a_tokio_thread(rig: &Rig) {
 }
 
 /// What a user with a live stream writes.
-fn three_lines_are_enough(rig: &Rig) {
+fn three_lines_are_enough<D: Vendor>(rig: &Rig<D>) {
     let theirs = rig.busy(ms(2));
     let raw = theirs.raw().as_ptr();
     let (context, watcher) = (rig.context(), Watcher::new().unwrap());
     let (plan, point) = (plan("flag:park_us=50,backstop_us=1000+trust"), Point::new("sample"));
 
     // SAFETY: the stream lives to the end of the test.
-    let stream = unsafe { wakeline_cuda::CuStream::from_raw(context, raw) }.unwrap();
+    let stream = unsafe { Stream::from_raw(context, raw) }.unwrap();
     let report = block_on(watcher.wait(stream.port().unwrap(), &plan, &point)).unwrap();
 
     assert!(report.outcome().is_some());

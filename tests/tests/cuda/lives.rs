@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, ErrorCode};
-use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{Calls, ContextConfig, CuStream, CudaContext, Ordinal};
+use wakeline_cuda::{Calls, Cuda};
 use wakeline_fake_driver::{Act, Rule, Status};
+use wakeline_mapped::{Context, ContextConfig, Kernels, Stream};
 use wakeline_std::{Point, Watcher, WatcherConfig, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 
 use crate::waiting::{PLANS, lands, ms, wait};
 
@@ -18,7 +19,6 @@ driver_tests![
     Both: a_port_outlives_its_stream_and_context_handles,
         case_24_nothing_is_asked_of_a_stream_that_is_gone,
         dropping_ports_and_streams_under_work_returns_at_once,
-        single_calls_are_dropped_behind_their_store,
         a_word_passes_on_when_its_stores_have_landed,
         a_kept_owner_goes_after_the_last_port,
         a_kept_owner_goes_before_its_context,
@@ -29,22 +29,23 @@ driver_tests![
         closing_waits_for_stores_and_then_frees,
         closing_what_is_in_use_says_what_by_when,
         threads_make_use_and_drop_everything_at_once;
-    Fake: case_30_no_failure_in_a_drop_panics_and_each_is_counted,
-        slots_run_out_with_an_error;
-    FakeLeaving: a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into,
+    Fake: slots_run_out_with_an_error;
+    FakeLeaving: case_30_no_failure_in_a_drop_panics_and_each_is_counted,
+        a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into,
         case_25_what_comes_after_the_driver_is_gone_is_silent,
         a_slot_whose_store_may_have_been_enqueued_is_never_given_again;
+    @cuda Both: single_calls_are_dropped_behind_their_store;
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn own(rig: &Rig) -> (CudaContext, Kernels) {
-    let context = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+fn own<D: Vendor>(rig: &Rig<D>) -> (Context<D>, Kernels<D>) {
+    let context = rig.context_beside(&ContextConfig::default()).unwrap();
     let kernels = Kernels::load(&context).unwrap();
     (context, kernels)
 }
 
-fn a_port_outlives_its_stream_and_context_handles(rig: &Rig) {
+fn a_port_outlives_its_stream_and_context_handles<D: Vendor>(rig: &Rig<D>) {
     let (context, kernels) = own(rig);
     let stream = context.stream().unwrap();
     kernels.occupy(&stream, ms(20)).unwrap();
@@ -56,7 +57,7 @@ fn a_port_outlives_its_stream_and_context_handles(rig: &Rig) {
 }
 
 /// Using a destroyed stream crashed.
-fn case_24_nothing_is_asked_of_a_stream_that_is_gone(rig: &Rig) {
+fn case_24_nothing_is_asked_of_a_stream_that_is_gone<D: Vendor>(rig: &Rig<D>) {
     for _ in 0..20 {
         let stream = rig.busy(ms(1));
         let ports: Vec<_> = (0..4).map(|_| stream.armed_port().unwrap()).collect();
@@ -70,7 +71,7 @@ fn case_24_nothing_is_asked_of_a_stream_that_is_gone(rig: &Rig) {
 }
 
 /// Its memory is not freed under a store.
-fn single_calls_are_dropped_behind_their_store(rig: &Rig) {
+fn single_calls_are_dropped_behind_their_store(rig: &Rig<Cuda>) {
     let stream = rig.busy(ms(40));
     let mut calls = Calls::new(rig.context(), &stream).unwrap();
     let start = Wall::now();
@@ -83,7 +84,7 @@ fn single_calls_are_dropped_behind_their_store(rig: &Rig) {
     assert_eq!(calls.query_stream().unwrap(), wakeline_core::Status::Done);
 }
 
-fn dropping_ports_and_streams_under_work_returns_at_once(rig: &Rig) {
+fn dropping_ports_and_streams_under_work_returns_at_once<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.busy(ms(1_500));
     let (armed, bare) = (stream.armed_port().unwrap(), stream.port().unwrap());
     let start = Wall::now();
@@ -97,8 +98,8 @@ fn dropping_ports_and_streams_under_work_returns_at_once(rig: &Rig) {
     }
 }
 
-fn a_word_passes_on_when_its_stores_have_landed(rig: &Rig) {
-    let place = |stream: &CuStream| {
+fn a_word_passes_on_when_its_stores_have_landed<D: Vendor>(rig: &Rig<D>) {
+    let place = |stream: &Stream<D>| {
         let port = stream.armed_port().unwrap();
         let word = port.descriptor().unwrap();
         let place = (core::ptr::from_ref(word.line()).addr(), word.slot());
@@ -132,13 +133,13 @@ impl<T> Drop for Owner<T> {
     }
 }
 
-fn a_kept_owner_goes_after_the_last_port(rig: &Rig) {
+fn a_kept_owner_goes_after_the_last_port<D: Vendor>(rig: &Rig<D>) {
     let gone = Arc::new(AtomicUsize::new(0));
     let theirs = rig.busy(ms(5));
     let raw = theirs.raw().as_ptr();
     let owner = Owner(Arc::clone(&gone), theirs);
     // SAFETY: the owner keeps the stream.
-    let stream = unsafe { CuStream::from_raw_kept(rig.context(), raw, owner) }.unwrap();
+    let stream = unsafe { Stream::from_raw_kept(rig.context(), raw, owner) }.unwrap();
     let mut port = stream.port().unwrap();
     drop(stream);
     assert_eq!(gone.load(Ordering::SeqCst), 0);
@@ -148,18 +149,18 @@ fn a_kept_owner_goes_after_the_last_port(rig: &Rig) {
 }
 
 /// `theirs`, as a context that somebody else made and keeps until `gone` is one more.
-fn handed_in(rig: &Rig, theirs: CudaContext, gone: &Arc<AtomicUsize>) -> CudaContext {
+fn handed_in<D: Vendor>(rig: &Rig<D>, theirs: Context<D>, gone: &Arc<AtomicUsize>) -> Context<D> {
     let raw = theirs.raw().as_ptr();
     let owner = Owner(Arc::clone(gone), theirs);
     // SAFETY: the owner keeps the context.
-    unsafe { CudaContext::from_raw_kept(rig.cuda(), raw, owner, &ContextConfig::default()) }.unwrap()
+    unsafe { Context::from_raw_kept(rig.driver(), raw, owner, &ContextConfig::default()) }.unwrap()
 }
 
-fn a_kept_context_goes_after_the_last_page(rig: &Rig) {
+fn a_kept_context_goes_after_the_last_page<D: Vendor>(rig: &Rig<D>) {
     let gone = Arc::new(AtomicUsize::new(0));
     let (theirs, kernels) = own(rig);
     drop(kernels);
-    let freed = || rig.cuda().census().counts().pages_freed;
+    let freed = || rig.driver().census().counts().pages_freed;
     let before = freed();
     let context = handed_in(rig, theirs, &gone);
     let mut port = context.stream().unwrap().armed_port().unwrap();
@@ -171,7 +172,7 @@ fn a_kept_context_goes_after_the_last_page(rig: &Rig) {
     assert_eq!(freed(), before + 2, "the page of either handle");
 }
 
-fn a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into(rig: &Rig) {
+fn a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into<D: Vendor>(rig: &Rig<D>) {
     let gone = Arc::new(AtomicUsize::new(0));
     let (theirs, kernels) = own(rig);
     drop(kernels);
@@ -180,10 +181,10 @@ fn a_kept_context_is_leaked_with_a_page_that_a_store_may_come_into(rig: &Rig) {
     context.stream().unwrap().armed_port().unwrap_err();
     drop(context);
     assert_eq!(gone.load(Ordering::SeqCst), 0);
-    assert_eq!(rig.cuda().census().counts().contexts_leaked, 1);
+    assert_eq!(rig.driver().census().counts().contexts_leaked, 1);
 }
 
-fn a_weak_handle_finds_a_context_while_it_is_there_and_open(rig: &Rig) {
+fn a_weak_handle_finds_a_context_while_it_is_there_and_open<D: Vendor>(rig: &Rig<D>) {
     let (context, kernels) = own(rig);
     drop(kernels);
     let weak = context.downgrade();
@@ -200,8 +201,8 @@ fn a_weak_handle_finds_a_context_while_it_is_there_and_open(rig: &Rig) {
     assert!(weak.clone().upgrade().is_none(), "it is gone");
 }
 
-fn closing_waits_for_stores_and_then_frees(rig: &Rig) {
-    let before = rig.cuda().census().counts();
+fn closing_waits_for_stores_and_then_frees<D: Vendor>(rig: &Rig<D>) {
+    let before = rig.driver().census().counts();
     let (context, kernels) = own(rig);
     let stream = context.stream().unwrap();
     kernels.occupy(&stream, ms(60)).unwrap();
@@ -210,12 +211,12 @@ fn closing_waits_for_stores_and_then_frees(rig: &Rig) {
     let start = Wall::now();
     context.close(LIMIT).unwrap();
     assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
-    let after = rig.cuda().census().counts();
+    let after = rig.driver().census().counts();
     assert_eq!(after.pages_freed - before.pages_freed, after.pages_made - before.pages_made);
     assert_eq!((after.pages_leaked, after.drop_failures), (before.pages_leaked, before.drop_failures));
 }
 
-fn closing_what_is_in_use_says_what_by_when(rig: &Rig) {
+fn closing_what_is_in_use_says_what_by_when<D: Vendor>(rig: &Rig<D>) {
     let (context, kernels) = own(rig);
     let stream = context.stream().unwrap();
     drop(kernels);
@@ -227,7 +228,7 @@ fn closing_what_is_in_use_says_what_by_when(rig: &Rig) {
     assert_eq!(stream.port().unwrap_err().code(), ErrorCode::ContextClosed);
 }
 
-fn threads_make_use_and_drop_everything_at_once(rig: &Rig) {
+fn threads_make_use_and_drop_everything_at_once<D: Vendor>(rig: &Rig<D>) {
     const THREADS: usize = 8;
     let shared = rig.stream();
     std::thread::scope(|scope| {
@@ -261,24 +262,17 @@ fn threads_make_use_and_drop_everything_at_once(rig: &Rig) {
 }
 
 /// A destructor panicked on an error of the driver.
-fn case_30_no_failure_in_a_drop_panics_and_each_is_counted(rig: &Rig) {
-    for call in [
-        "cuStreamDestroy",
-        "cuEventDestroy",
-        "cuMemFreeHost",
-        "cuCtxDestroy",
-        "cuCtxSetCurrent",
-        "cuCtxGetCurrent",
-    ] {
+fn case_30_no_failure_in_a_drop_panics_and_each_is_counted<D: Vendor>(rig: &Rig<D>) {
+    for call in D::ENDS {
         let (context, kernels) = own(rig);
         drop(kernels);
         let stream = context.stream().unwrap();
         let mut port = stream.armed_port().unwrap();
         wait(PLANS[3], &mut port).unwrap();
-        let before = rig.cuda().census().counts().drop_failures;
+        let before = rig.driver().census().counts().drop_failures;
         let rule = rig.stand_in().rule(Rule::new(call, Act::FailAfter(Status(999))));
         drop((port, stream, context));
-        let after = rig.cuda().census().counts().drop_failures;
+        let after = rig.driver().census().counts().drop_failures;
         assert!(rig.stand_in().hits(rule) > 0, "{call}");
         assert!(after > before, "{call} is not counted");
         rig.stand_in().clear_rules();
@@ -286,27 +280,27 @@ fn case_30_no_failure_in_a_drop_panics_and_each_is_counted(rig: &Rig) {
 }
 
 /// At exit the driver went first, and destructors crashed.
-fn case_25_what_comes_after_the_driver_is_gone_is_silent(rig: &Rig) {
+fn case_25_what_comes_after_the_driver_is_gone_is_silent<D: Vendor>(rig: &Rig<D>) {
     let (context, kernels) = own(rig);
     drop(kernels);
     let stream = context.stream().unwrap();
     let mut port = stream.armed_port().unwrap();
     assert!(lands(&port, LIMIT));
-    let before = rig.cuda().census().counts().drop_failures;
+    let before = rig.driver().census().counts().drop_failures;
     rig.stand_in().configure(|options| options.deinitialized = true);
     let error = port.query().unwrap_err();
     assert!(error.to_string().contains("(4)"), "{error}");
     drop((port, stream, context));
-    assert_eq!(rig.cuda().census().counts().drop_failures, before);
+    assert_eq!(rig.driver().census().counts().drop_failures, before);
     rig.stand_in().configure(|options| options.deinitialized = false);
 }
 
-fn a_slot_whose_store_may_have_been_enqueued_is_never_given_again(rig: &Rig) {
+fn a_slot_whose_store_may_have_been_enqueued_is_never_given_again<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     let mut port = stream.port().unwrap();
     rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(999))).times(1));
     let error = port.arm().unwrap_err();
-    assert!(error.to_string().contains("cuStreamWriteValue64"), "{error}");
+    assert!(error.to_string().contains(D::call("cuStreamWriteValue64")), "{error}");
     // The next point's number is another one: the store that failed cannot end it.
     let mut next = stream.armed_port().unwrap();
     assert_eq!(next.descriptor().unwrap().seq().get(), 3, "1 is the start-up probe's, 2 the one that failed");
@@ -318,16 +312,16 @@ fn a_slot_whose_store_may_have_been_enqueued_is_never_given_again(rig: &Rig) {
     stream.armed_port().unwrap_err();
     drop(stream);
     assert_eq!(rig.context().slots().lost, 1);
-    assert_eq!(rig.cuda().census().counts().slots_leaked, 1);
+    assert_eq!(rig.driver().census().counts().slots_leaked, 1);
 }
 
 /// It may have something in that context.
-fn a_kept_owner_goes_before_its_context(rig: &Rig) {
+fn a_kept_owner_goes_before_its_context<D: Vendor>(rig: &Rig<D>) {
     let (context, kernels) = own(rig);
     let theirs = context.stream().unwrap();
     let raw = theirs.raw().as_ptr();
     // SAFETY: the owner keeps the stream.
-    let stream = unsafe { CuStream::from_raw_kept(&context, raw, theirs) }.unwrap();
+    let stream = unsafe { Stream::from_raw_kept(&context, raw, theirs) }.unwrap();
     let mut port = stream.port().unwrap();
     wait(PLANS[3], &mut port).unwrap();
     drop((kernels, context, stream));
@@ -335,7 +329,7 @@ fn a_kept_owner_goes_before_its_context(rig: &Rig) {
 }
 
 /// A panic of somebody else's destructor came out of the drop of a port.
-fn an_owner_that_panics_when_it_is_dropped_is_counted(rig: &Rig) {
+fn an_owner_that_panics_when_it_is_dropped_is_counted<D: Vendor>(rig: &Rig<D>) {
     struct Panics;
     impl Drop for Panics {
         #[expect(clippy::panic, reason = "on purpose")]
@@ -345,14 +339,14 @@ fn an_owner_that_panics_when_it_is_dropped_is_counted(rig: &Rig) {
     }
     let theirs = rig.stream();
     // SAFETY: the stream lives to the end of the test.
-    let stream = unsafe { CuStream::from_raw_kept(rig.context(), theirs.raw().as_ptr(), Panics) }.unwrap();
+    let stream = unsafe { Stream::from_raw_kept(rig.context(), theirs.raw().as_ptr(), Panics) }.unwrap();
     let port = stream.port().unwrap();
     drop(stream);
     drop(port);
-    assert_eq!(rig.cuda().census().counts().drop_failures, 1);
+    assert_eq!(rig.driver().census().counts().drop_failures, 1);
 }
 
-fn a_blocking_wait_that_is_dropped_lets_its_helper_go(rig: &Rig) {
+fn a_blocking_wait_that_is_dropped_lets_its_helper_go<D: Vendor>(rig: &Rig<D>) {
     let watcher = Watcher::with(WatcherConfig::default().helpers_max(1).unwrap()).unwrap();
     let point = Point::new("point");
     let stream = rig.busy(ms(700));
@@ -369,13 +363,13 @@ fn a_blocking_wait_that_is_dropped_lets_its_helper_go(rig: &Rig) {
     watcher.close(Watcher::CLOSE).unwrap();
 }
 
-fn slots_run_out_with_an_error(rig: &Rig) {
+fn slots_run_out_with_an_error<D: Vendor>(rig: &Rig<D>) {
     let config = ContextConfig { slots_max: 512, ..ContextConfig::default() };
-    let context = CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap();
+    let context = rig.context_beside(&config).unwrap();
     let words: Vec<_> = (0..512).map(|_| context.kernel_word().unwrap()).collect();
     let error = context.stream().unwrap_err();
     assert_eq!(error.code(), ErrorCode::SlotsFull);
-    assert_eq!(error.args(), ["cuda", "512"]);
+    assert_eq!(error.args(), [D::NAME, "512"]);
     for word in words {
         // SAFETY: no kernel was ever given its address.
         unsafe { word.retire() };

@@ -1,4 +1,5 @@
-//! The CUDA backend, on the stand-in for the driver and, where there is a GPU, on the real one.
+//! The CUDA backend and the HIP backend, on the stand-in for their drivers and, where there is a GPU, on the real one. `fake::` and `gpu::` are CUDA's, `hip::` and
+//! `amd::` HIP's.
 //!
 //! | file | what |
 //! |---|---|
@@ -7,6 +8,7 @@
 //! | `faults.rs` | kernels that fault: an error with the right cause, never a hang |
 //! | `lives.rs` | who keeps what alive, drops at any moment, closing |
 //! | `bound.rs` | contexts of threads, foreign streams, captures by others |
+//! | `captures.rs` | stores in streams that are captured |
 //! | `paths.rs` | stores that do not land, and what is done instead |
 //! | `times.rs` | points that know when they ended |
 //! | `orders.rs` | what was written before a point is seen after its wait |
@@ -18,6 +20,7 @@
 #![allow(unsafe_code, reason = "it launches kernels, and hands in raw streams")]
 
 mod bound;
+mod captures;
 mod ends;
 mod faults;
 mod hosts;
@@ -40,6 +43,7 @@ fn main() {
         ("faults", faults::TESTS),
         ("lives", lives::TESTS),
         ("bound", bound::TESTS),
+        ("captures", captures::TESTS),
         ("paths", paths::TESTS),
         ("times", times::TESTS),
         ("orders", orders::TESTS),

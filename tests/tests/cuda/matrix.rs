@@ -8,14 +8,16 @@
 //! | file | what |
 //! |---|---|
 //! | `program.rs` | the programs |
+//! | `extras.rs` | what is one vendor's own |
 //! | `hosts.rs` | one wait on each host |
 //! | `row.rs` | one program with one thing that goes wrong |
 //! | `judge.rs` | what may come of it |
 //!
-//! A part that has every call, every failure, every plan and every host in it is among the usual tests. All of it takes a quarter
-//! of an hour on two idle processors:
+//! A part that has every call, every failure, every plan and every host in it is among the usual tests, of HIP a smaller one. All of it takes a quarter
+//! of an hour on two idle processors for each vendor:
 //! `cargo test -p wakeline-tests --test cuda -- --ignored every_row`.
 
+mod extras;
 mod hosts;
 mod judge;
 mod program;
@@ -27,12 +29,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Wall;
 
-use wakeline_cuda::{CompletionPath, kind};
-use wakeline_fake_driver::{Act, Fake, Status};
+use wakeline_fake_driver::{Act, Fake, Status, cuda_name};
+use wakeline_mapped::CompletionPath;
 use wakeline_mapped::error::Kind;
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::{FAKE_FAULT, Rig};
 
+use self::extras::Extras;
 use self::hosts::Host;
 use self::program::{Made, Of, Program};
 use self::row::{Row, When, Wrong};
@@ -58,9 +61,6 @@ const ASKS: [&str; 3] = ["cuStreamQuery", "cuEventQuery", "cuStreamIsCapturing"]
 /// How long a call that takes long takes.
 const LONG_US: u64 = 20_000;
 
-/// How many rows the usual tests run.
-const PART: usize = 1_500;
-
 const SEED: u64 = 0x5eed;
 
 /// After how many rows it says so.
@@ -70,9 +70,12 @@ const PROGRESS: usize = 10_000;
 const PROBLEMS_MAX: usize = 40;
 
 /// Every plan on every host, for each way in which its word is stored; and what else is done with a driver.
-fn programs() -> Vec<Program> {
+fn programs<D: Extras>() -> Vec<Program> {
     let mut programs = vec![Program::Load, Program::Foreign, Program::Health, Program::Module];
-    programs.extend([Program::Memory, Program::Graph, Program::Timed, Program::Steps]);
+    programs.extend([Program::Memory, Program::Graph]);
+    if D::HAS_TIMES {
+        programs.extend([Program::Timed, Program::Steps]);
+    }
     for made in [Made::Primary, Made::Created, Made::Strict, Made::Foreign] {
         for path in [CompletionPath::Word, CompletionPath::Callback, CompletionPath::Poll] {
             programs.push(Program::Context(made, path));
@@ -82,7 +85,8 @@ fn programs() -> Vec<Program> {
         for (plan, text) in PLANS.into_iter().enumerate() {
             for of in [Of::Word, Of::Callback, Of::Poll, Of::Kernel, Of::Timed] {
                 // The word of a running kernel is for plans that watch it.
-                let fits = of != Of::Kernel || text.starts_with("flag");
+                let fits =
+                    (of != Of::Kernel || text.starts_with("flag")) && (of != Of::Timed || D::HAS_TIMES);
                 programs.extend(fits.then_some(Program::Wait(host, plan, of)));
             }
         }
@@ -91,16 +95,17 @@ fn programs() -> Vec<Program> {
 }
 
 /// What may go wrong with a call that a program makes so often.
-fn wrongs(call: &str, calls: u64) -> Vec<Wrong> {
+fn wrongs<D: Extras>(call: &str, calls: u64) -> Vec<Wrong> {
     let made = |act: Act, when: When| {
         let skips = when.skips(calls)?;
         Some(Wrong { call: call.to_owned(), when, skips, act })
     };
-    let name = call.split("_v").next().unwrap_or_default();
+    let name = cuda_name(call).or(call.split("_v").next()).unwrap_or_default();
     let mut wrongs = Vec::new();
     for status in STATUSES {
         // That it cannot store, or not in a capture, says that it has not.
-        let means_it = LOSES.contains(&name) && matches!(kind(status), Kind::NotSupported | Kind::Capturing);
+        let means_it =
+            LOSES.contains(&name) && matches!(D::kind(status), Kind::NotSupported | Kind::Capturing);
         let each = |when: &When| matches!(when, When::First | When::Always) || KINDS.contains(&status);
         for when in When::ALL.into_iter().filter(each) {
             wrongs.extend(made(Act::Fail(Status(status)), when));
@@ -117,20 +122,23 @@ fn wrongs(call: &str, calls: u64) -> Vec<Wrong> {
     wrongs
 }
 
-fn stand_in() -> Arc<Fake> {
+fn stand_in<D: Extras>() -> Arc<Fake> {
     let fake = Fake::new().unwrap();
-    fake.configure(|options| options.fault_delay_us = u64::try_from(FAKE_FAULT.as_micros()).unwrap());
+    fake.configure(|options| {
+        options.fault_delay_us = u64::try_from(FAKE_FAULT.as_micros()).unwrap();
+        D::prepare(options);
+    });
     Arc::new(fake)
 }
 
 /// Runs all of these, on as many threads as the machine has processors, each with a stand-in of its own.
-fn run_all<T: Sync, R: Send>(all: &[T], run: impl Fn(&mut Arc<Fake>, &T) -> R + Sync) -> Vec<R> {
+fn run_all<D: Extras, T: Sync, R: Send>(all: &[T], run: impl Fn(&mut Arc<Fake>, &T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
-                let mut fake = stand_in();
+                let mut fake = stand_in::<D>();
                 while let Some((index, one)) = Some(next.fetch_add(1, Ordering::Relaxed))
                     .and_then(|index| Some((index, all.get(index)?)))
                 {
@@ -149,22 +157,22 @@ fn run_all<T: Sync, R: Send>(all: &[T], run: impl Fn(&mut Arc<Fake>, &T) -> R + 
 }
 
 /// Each program once, where nothing goes wrong; and all that can, in their order.
-fn rows() -> Vec<Row> {
-    let programs = programs();
-    let clean = run_all(&programs, |fake, program| row::run(fake, *program, None));
+fn rows<D: Extras>() -> Vec<Row> {
+    let programs = programs::<D>();
+    let clean = run_all::<D, _, _>(&programs, |fake, program| row::run::<D>(fake, *program, None));
     let mut rows = Vec::new();
     for (program, outcome) in programs.into_iter().zip(clean) {
         let outcome = outcome.unwrap_or_else(|error| panic!("{program:?}: {error}"));
         assert!(outcome.problems.is_empty(), "{program:?}, nothing wrong: {:#?}", outcome.problems);
         for (call, calls) in &outcome.calls {
-            rows.extend(wrongs(call, *calls).into_iter().map(|wrong| Row { program, wrong }));
+            rows.extend(wrongs::<D>(call, *calls).into_iter().map(|wrong| Row { program, wrong }));
         }
     }
     rows
 }
 
 /// Some of the rows: each call with each failure, each thing that can go wrong with it, and each program; then others by chance.
-fn part_of(rows: Vec<Row>) -> Vec<Row> {
+fn part_of<D: Extras>(rows: Vec<Row>) -> Vec<Row> {
     // By itself, each: how often a program asks is another number in each run, and some rows with it.
     let chance = |index: &usize| {
         let Row { program, wrong } = &rows[*index];
@@ -191,22 +199,22 @@ fn part_of(rows: Vec<Row>) -> Vec<Row> {
             rest.push(index);
         }
     }
-    let more = PART.saturating_sub(part.len());
+    let more = D::PART.saturating_sub(part.len());
     part.extend(rest.into_iter().take(more));
     rows.into_iter().enumerate().filter(|(index, _)| part.contains(index)).map(|(_, row)| row).collect()
 }
 
-fn run(rows: &[Row]) {
+fn run<D: Extras>(rows: &[Row]) {
     let start = Wall::now();
-    let outcomes = run_all(rows, |fake, row| {
-        let outcome = row::run(fake, row.program, Some(row.wrong.clone()));
+    let outcomes = run_all::<D, _, _>(rows, |fake, row| {
+        let outcome = row::run::<D>(fake, row.program, Some(row.wrong.clone()));
         match &outcome {
             Ok(outcome) if outcome.problems.is_empty() => {}
             Ok(outcome) => eprintln!("{row}: {:?}", outcome.problems),
             Err(error) => {
                 eprintln!("{row}: {error}");
                 // What hangs, or is left of a panic, stays behind with it.
-                *fake = stand_in();
+                *fake = stand_in::<D>();
             }
         }
         outcome
@@ -234,10 +242,10 @@ fn run(rows: &[Row]) {
     assert!(count == 0, "{count} problems in {} rows, the first of them: {problems:#?}", rows.len());
 }
 
-fn a_part_of_the_fault_matrix(_: &Rig) {
-    run(&part_of(rows()));
+fn a_part_of_the_fault_matrix<D: Extras>(_: &Rig<D>) {
+    run::<D>(&part_of::<D>(rows::<D>()));
 }
 
-fn every_row_of_the_fault_matrix(_: &Rig) {
-    run(&rows());
+fn every_row_of_the_fault_matrix<D: Extras>(_: &Rig<D>) {
+    run::<D>(&rows::<D>());
 }

@@ -1,9 +1,10 @@
 //! What was written before a point is seen after its wait.
 
-use wakeline_cuda::{DeviceBuffer, HostBuffer};
+use wakeline_mapped::{DeviceBuffer, HostBuffer};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 
 use crate::waiting::{PLANS, plan, wait};
 
@@ -23,7 +24,7 @@ fn byte(number: usize) -> u8 {
     u8::try_from(number % 251).unwrap()
 }
 
-fn ten_thousand_points_show_what_was_copied_before_them(rig: &Rig) {
+fn ten_thousand_points_show_what_was_copied_before_them<D: Vendor>(rig: &Rig<D>) {
     let (context, stream) = (rig.context(), rig.stream());
     let watcher = Watcher::new().unwrap();
     let point = Point::new("copies");
@@ -47,7 +48,7 @@ fn ten_thousand_points_show_what_was_copied_before_them(rig: &Rig) {
     }
 }
 
-fn points_of_several_streams_at_once_show_each_its_own_copies(rig: &Rig) {
+fn points_of_several_streams_at_once_show_each_its_own_copies<D: Vendor>(rig: &Rig<D>) {
     const STREAMS: usize = 4;
     const ROUNDS: usize = 250;
     std::thread::scope(|scope| {

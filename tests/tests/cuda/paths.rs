@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, ErrorCode, Strictness};
-use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{CompletionPath, ContextConfig, CudaContext, LineDriver, Ordinal};
 use wakeline_fake_driver::{Act, Rule, RuleId, Status};
+use wakeline_mapped::{CompletionPath, Context, ContextConfig, Kernels};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 
 use crate::waiting::{PLANS, lands, ms, wait};
 
@@ -25,11 +25,11 @@ driver_tests![
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn with(rig: &Rig, config: ContextConfig) -> CudaContext {
-    CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap()
+fn with<D: Vendor>(rig: &Rig<D>, config: ContextConfig) -> Context<D> {
+    rig.context_beside(&config).unwrap()
 }
 
-fn ends_well(rig: &Rig, context: &CudaContext) {
+fn ends_well<D: Vendor>(rig: &Rig<D>, context: &Context<D>) {
     let _ = rig;
     let kernels = Kernels::load(context).unwrap();
     let stream = context.stream().unwrap();
@@ -39,7 +39,7 @@ fn ends_well(rig: &Rig, context: &CudaContext) {
     }
 }
 
-fn each_path_that_is_asked_for_runs(rig: &Rig) {
+fn each_path_that_is_asked_for_runs<D: Vendor>(rig: &Rig<D>) {
     for completion in [CompletionPath::Word, CompletionPath::Callback, CompletionPath::Poll] {
         let config = ContextConfig { completion, strictness: Strictness::Strict, ..ContextConfig::default() };
         let context = with(rig, config);
@@ -55,12 +55,12 @@ fn each_path_that_is_asked_for_runs(rig: &Rig) {
     }
 }
 
-fn drop_stores(rig: &Rig) -> RuleId {
+fn drop_stores<D: Vendor>(rig: &Rig<D>) -> RuleId {
     rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::DropEffect))
 }
 
 /// The attribute said 1, and the store never landed.
-fn case_39_a_store_that_never_lands_is_found_at_the_start(rig: &Rig) {
+fn case_39_a_store_that_never_lands_is_found_at_the_start<D: Vendor>(rig: &Rig<D>) {
     drop_stores(rig);
     let start = Wall::now();
     let context = with(rig, ContextConfig { probe_ms_max: 30, ..ContextConfig::default() });
@@ -72,7 +72,7 @@ fn case_39_a_store_that_never_lands_is_found_at_the_start(rig: &Rig) {
     ends_well(rig, &context);
 }
 
-fn where_nothing_lands_waits_ask_and_end_well(rig: &Rig) {
+fn where_nothing_lands_waits_ask_and_end_well<D: Vendor>(rig: &Rig<D>) {
     drop_stores(rig);
     rig.stand_in().rule(Rule::new("cuLaunchHostFunc", Act::Fail(Status(801))));
     let context = with(rig, ContextConfig { probe_ms_max: 30, ..ContextConfig::default() });
@@ -82,7 +82,7 @@ fn where_nothing_lands_waits_ask_and_end_well(rig: &Rig) {
 }
 
 /// An old driver said `NOT_SUPPORTED` at the first store.
-fn case_45_a_driver_that_does_not_support_stores_says_so_once(rig: &Rig) {
+fn case_45_a_driver_that_does_not_support_stores_says_so_once<D: Vendor>(rig: &Rig<D>) {
     let rule = rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
     let context = with(rig, ContextConfig::default());
     assert_eq!(context.completion(), CompletionPath::Callback);
@@ -92,29 +92,31 @@ fn case_45_a_driver_that_does_not_support_stores_says_so_once(rig: &Rig) {
     assert_eq!(rig.stand_in().hits(rule), 1, "it is not tried again");
 }
 
-fn strict_settings_refuse_what_cannot_be_had(rig: &Rig) {
+fn strict_settings_refuse_what_cannot_be_had<D: Vendor>(rig: &Rig<D>) {
     rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
     let config = ContextConfig { strictness: Strictness::Strict, ..ContextConfig::default() };
-    let error = CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap_err();
+    let error = rig.context_beside(&config).unwrap_err();
     assert_eq!(error.code(), ErrorCode::CompletionRefused, "{error}");
     assert_eq!(error.args()[0], "word");
 }
 
-fn limits_out_of_range_are_refused(rig: &Rig) {
+fn limits_out_of_range_are_refused<D: Vendor>(rig: &Rig<D>) {
     for (config, name) in [
         (ContextConfig { probe_ms_max: 0, ..ContextConfig::default() }, "probe_ms_max"),
         (ContextConfig { probe_ms_max: 10_001, ..ContextConfig::default() }, "probe_ms_max"),
         (ContextConfig { slots_max: 511, ..ContextConfig::default() }, "slots_max"),
         (ContextConfig { slots_max: (1 << 20) + 1, ..ContextConfig::default() }, "slots_max"),
     ] {
-        let error = CudaContext::create(rig.cuda(), Ordinal(0), &config).unwrap_err();
+        let error = rig.context_beside(&config).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidLimit);
         assert_eq!(error.args()[0], name);
     }
     assert_eq!(rig.stand_in().live().contexts, 1, "the rig's alone");
 }
 
-fn a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting_one(rig: &Rig) {
+fn a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting_one<D: Vendor>(
+    rig: &Rig<D>,
+) {
     let context = with(rig, ContextConfig::default());
     drop_stores(rig);
     let stream = context.stream().unwrap();
@@ -126,7 +128,7 @@ fn a_store_lost_later_costs_a_strict_wait_one_backstop_and_is_told_to_a_trusting
 }
 
 /// A wait that was to block span.
-fn case_42_a_blocking_wait_takes_no_processor(rig: &Rig) {
+fn case_42_a_blocking_wait_takes_no_processor<D: Vendor>(rig: &Rig<D>) {
     let (cpu, wall) = (wakeline_std::usage::thread_cpu_time().unwrap(), Wall::now());
     let stream = rig.busy(ms(1_000));
     let mut port = stream.port().unwrap();
@@ -138,7 +140,7 @@ fn case_42_a_blocking_wait_takes_no_processor(rig: &Rig) {
 }
 
 /// The driver calls host functions one after the other, and another's was long.
-fn a_host_function_that_runs_late_is_no_lost_store(rig: &Rig) {
+fn a_host_function_that_runs_late_is_no_lost_store<D: Vendor>(rig: &Rig<D>) {
     extern "C" fn sleeps(_: *mut core::ffi::c_void) {
         std::thread::sleep(Duration::from_millis(40));
     }
@@ -148,7 +150,7 @@ fn a_host_function_that_runs_late_is_no_lost_store(rig: &Rig) {
     let other = rig.stream();
     let bound = rig.context().bind().unwrap();
     // SAFETY: the context is bound, and the stream of it and alive; the function takes nothing.
-    unsafe { rig.cuda().call_host(other.raw(), sleeps, core::ptr::null_mut()) }.unwrap();
+    unsafe { rig.driver().call_host(other.raw(), sleeps, core::ptr::null_mut()) }.unwrap();
     drop(bound);
     let start = Wall::now();
     for text in [PLANS[5], PLANS[3]] {

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, Nanos, Outcome, Seq, Status, Wait};
-use wakeline_cuda::CuStream;
 use wakeline_fake_driver::{Act, Rule};
+use wakeline_mapped::Stream;
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
+use wakeline_tests::vendor::Vendor;
 
 use crate::waiting::{PLANS, lands, ms, not_before, plan, wait, wait_for};
 
@@ -28,7 +29,7 @@ driver_tests![
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn a_word_is_stored_behind_its_work_and_not_before(rig: &Rig) {
+fn a_word_is_stored_behind_its_work_and_not_before<D: Vendor>(rig: &Rig<D>) {
     let launched = Wall::now();
     let stream = rig.busy(ms(30));
     let mut port = stream.port().unwrap();
@@ -44,7 +45,7 @@ fn a_word_is_stored_behind_its_work_and_not_before(rig: &Rig) {
     }
 }
 
-fn an_idle_stream_is_done_at_once(rig: &Rig) {
+fn an_idle_stream_is_done_at_once<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     for text in PLANS {
         let report = wait(text, &mut stream.port().unwrap()).unwrap();
@@ -54,7 +55,7 @@ fn an_idle_stream_is_done_at_once(rig: &Rig) {
 }
 
 /// The status of a whole stream is that of the work behind the point as well.
-fn work_queued_behind_a_point_does_not_delay_it(rig: &Rig) {
+fn work_queued_behind_a_point_does_not_delay_it<D: Vendor>(rig: &Rig<D>) {
     for text in PLANS {
         let stream = rig.busy(ms(5));
         let mut port = stream.armed_port().unwrap();
@@ -71,7 +72,7 @@ fn work_queued_behind_a_point_does_not_delay_it(rig: &Rig) {
     }
 }
 
-fn a_point_of_an_earlier_moment_is_done_before_a_later_one(rig: &Rig) {
+fn a_point_of_an_earlier_moment_is_done_before_a_later_one<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.busy(ms(3));
     let mut first = stream.armed_port().unwrap();
     let launched = Wall::now();
@@ -84,7 +85,7 @@ fn a_point_of_an_earlier_moment_is_done_before_a_later_one(rig: &Rig) {
     assert!(first.descriptor().unwrap().reached(), "overtaken counts as reached");
 }
 
-fn numbers_of_one_stream_rise_whoever_arms_it(rig: &Rig) {
+fn numbers_of_one_stream_rise_whoever_arms_it<D: Vendor>(rig: &Rig<D>) {
     const THREADS: usize = 8;
     const PORTS: usize = 50;
     let stream = rig.stream();
@@ -110,7 +111,7 @@ fn numbers_of_one_stream_rise_whoever_arms_it(rig: &Rig) {
     assert_eq!(numbers.len(), THREADS * PORTS);
 }
 
-fn a_port_armed_twice_is_armed_once(rig: &Rig) {
+fn a_port_armed_twice_is_armed_once<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     let mut port = stream.armed_port().unwrap();
     let seq = port.descriptor().unwrap().seq();
@@ -120,7 +121,7 @@ fn a_port_armed_twice_is_armed_once(rig: &Rig) {
 }
 
 /// It has no event: what is behind it keeps the driver from knowing of it.
-fn a_port_by_its_word_is_told_by_that_before_the_driver_knows(rig: &Rig) {
+fn a_port_by_its_word_is_told_by_that_before_the_driver_knows<D: Vendor>(rig: &Rig<D>) {
     let launched = Wall::now();
     let stream = rig.busy(ms(20));
     let mut port = stream.word_port().unwrap();
@@ -135,10 +136,10 @@ fn a_port_by_its_word_is_told_by_that_before_the_driver_knows(rig: &Rig) {
 }
 
 /// Such a stream is not to be asked: nobody knows on which thread that is.
-fn a_port_by_its_word_of_a_threads_own_stream_is_done_once_nothing_is_left(rig: &Rig) {
+fn a_port_by_its_word_of_a_threads_own_stream_is_done_once_nothing_is_left<D: Vendor>(rig: &Rig<D>) {
     // SAFETY: the handle 2 is the thread's own default stream, which is always there.
     #[expect(unsafe_code, reason = "a stream that the driver has")]
-    let stream = unsafe { CuStream::from_raw(rig.context(), std::ptr::without_provenance_mut(2)) }.unwrap();
+    let stream = unsafe { Stream::from_raw(rig.context(), std::ptr::without_provenance_mut(2)) }.unwrap();
     let mut port = stream.word_port().unwrap();
     let start = Wall::now();
     while port.query().unwrap() == Status::Pending {
@@ -147,7 +148,7 @@ fn a_port_by_its_word_of_a_threads_own_stream_is_done_once_nothing_is_left(rig: 
     }
 }
 
-fn a_port_by_its_word_records_no_event(rig: &Rig) {
+fn a_port_by_its_word_records_no_event<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     let calls = |name: &str| rig.stand_in().calls(name);
     rig.stand_in().clear_log();
@@ -164,7 +165,7 @@ fn a_port_by_its_word_records_no_event(rig: &Rig) {
     rig.stand_in().clear_rules();
 }
 
-fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
+fn each_number_of_a_kernels_own_word_is_a_point<D: Vendor>(rig: &Rig<D>) {
     let stream = rig.stream();
     let word = rig.context().kernel_word().unwrap();
     let start = word.reads();
@@ -188,7 +189,7 @@ fn each_number_of_a_kernels_own_word_is_a_point(rig: &Rig) {
     unsafe { word.retire() };
 }
 
-fn a_deadline_ends_every_plan_and_the_work_goes_on(rig: &Rig) {
+fn a_deadline_ends_every_plan_and_the_work_goes_on<D: Vendor>(rig: &Rig<D>) {
     use wakeline_core::{Clock, ErrorCode};
     for text in PLANS {
         let stream = rig.busy(ms(1_200));
@@ -202,7 +203,7 @@ fn a_deadline_ends_every_plan_and_the_work_goes_on(rig: &Rig) {
     }
 }
 
-fn many_streams_have_words_of_their_own(rig: &Rig) {
+fn many_streams_have_words_of_their_own<D: Vendor>(rig: &Rig<D>) {
     let streams: Vec<_> = (0..100).map(|_| rig.stream()).collect();
     let ports: Vec<_> = streams.iter().map(|stream| stream.armed_port().unwrap()).collect();
     let mut words: Vec<_> = ports
@@ -219,7 +220,7 @@ fn many_streams_have_words_of_their_own(rig: &Rig) {
 }
 
 /// Each poll copied four bytes from the device.
-fn case_53_a_wait_by_the_word_makes_no_call_but_backstops(rig: &Rig) {
+fn case_53_a_wait_by_the_word_makes_no_call_but_backstops<D: Vendor>(rig: &Rig<D>) {
     let fake = rig.stand_in();
     let stream = rig.busy(ms(150));
     let mut port = stream.armed_port().unwrap();
@@ -228,7 +229,7 @@ fn case_53_a_wait_by_the_word_makes_no_call_but_backstops(rig: &Rig) {
     assert!(report.elapsed > Nanos::from_millis(20));
     let queries = fake.calls("cuStreamQuery");
     assert!(queries <= report.queries && queries <= 10, "{queries}, {report:?}");
-    let other: Vec<_> = fake
+    let other: Vec<_> = rig
         .log()
         .into_iter()
         .filter(|call| {

@@ -4,7 +4,7 @@ use std::time::Instant as Wall;
 
 use wakeline_core::{Clock, CompletionPort, ErrorCode, Nanos, Residual, Wait};
 use wakeline_cuda::kernels::{Kernels, TimedSteps};
-use wakeline_cuda::{ContextConfig, CuStream, CudaContext, Graph, Ordinal, TimedStream};
+use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, Graph, Ordinal, TimedStream};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_std::{Point, StdClock, Watcher, block_on};
 use wakeline_tests::driver_tests;
@@ -12,7 +12,7 @@ use wakeline_tests::rig::Rig;
 
 use crate::waiting::{ms, not_before, plan, wait_for};
 
-driver_tests![
+driver_tests![@cuda
     Both: a_wait_that_noticed_late_has_an_exact_residual,
         a_watcher_learns_the_exact_residual,
         a_point_whose_stamp_was_taken_by_later_ones_does_not_guess,
@@ -26,7 +26,7 @@ driver_tests![
 /// What a busy machine may add between a launch and its kernel, or the end and the look at it.
 const SLACK: Nanos = Nanos::from_millis(150);
 
-fn a_wait_that_noticed_late_has_an_exact_residual(rig: &Rig) {
+fn a_wait_that_noticed_late_has_an_exact_residual(rig: &Rig<Cuda>) {
     let clock = StdClock::new();
     let stream = TimedStream::new(&rig.stream(), clock).unwrap();
     assert!(stream.uncertainty() < SLACK, "{}", stream.uncertainty());
@@ -50,7 +50,7 @@ fn a_wait_that_noticed_late_has_an_exact_residual(rig: &Rig) {
     assert!(ended.since(launched) < ms(10) + SLACK, "{}", ended.since(launched));
 }
 
-fn a_watcher_learns_the_exact_residual(rig: &Rig) {
+fn a_watcher_learns_the_exact_residual(rig: &Rig<Cuda>) {
     let clock = StdClock::new();
     let stream = TimedStream::new(&rig.stream(), clock).unwrap();
     let watcher = Watcher::new().unwrap();
@@ -65,7 +65,7 @@ fn a_watcher_learns_the_exact_residual(rig: &Rig) {
     }
 }
 
-fn a_point_whose_stamp_was_taken_by_later_ones_does_not_guess(rig: &Rig) {
+fn a_point_whose_stamp_was_taken_by_later_ones_does_not_guess(rig: &Rig<Cuda>) {
     let stream = TimedStream::new(&rig.stream(), StdClock::new()).unwrap();
     let mut first = stream.port().unwrap();
     let mut later: Vec<_> = (0..wakeline_cuda::STAMPS).map(|_| stream.port().unwrap()).collect();
@@ -77,7 +77,7 @@ fn a_point_whose_stamp_was_taken_by_later_ones_does_not_guess(rig: &Rig) {
 }
 
 /// The user's graph then stored into words that were others' by then.
-fn nothing_is_launched_in_a_capture_or_on_another_threads_stream(rig: &Rig) {
+fn nothing_is_launched_in_a_capture_or_on_another_threads_stream(rig: &Rig<Cuda>) {
     let stream = rig.stream();
     let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
     let steps = TimedSteps::new(&stream, StdClock::new()).unwrap();
@@ -109,7 +109,7 @@ fn nothing_is_launched_in_a_capture_or_on_another_threads_stream(rig: &Rig) {
 }
 
 /// Drops a timed stream and steps under work that takes so long.
-fn drop_under_work(rig: &Rig, length: Nanos) {
+fn drop_under_work(rig: &Rig<Cuda>, length: Nanos) {
     let stream = rig.stream();
     let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
     let steps = TimedSteps::new(&stream, StdClock::new()).unwrap();
@@ -120,7 +120,7 @@ fn drop_under_work(rig: &Rig, length: Nanos) {
 }
 
 /// They were set aside for good, and their context with them.
-fn words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under(rig: &Rig) {
+fn words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under(rig: &Rig<Cuda>) {
     let before = rig.context().slots();
     drop_under_work(rig, ms(700));
     let slots = rig.context().slots();
@@ -143,10 +143,10 @@ fn words_of_kernels_pass_on_behind_the_work_that_they_are_dropped_under(rig: &Ri
 }
 
 /// Whoever closed a context had its page and the context itself leaked by what was dropped meanwhile.
-fn words_of_kernels_pass_on_while_their_context_closes(rig: &Rig) {
-    let before = rig.cuda().census().counts();
+fn words_of_kernels_pass_on_while_their_context_closes(rig: &Rig<Cuda>) {
+    let before = rig.driver().census().counts();
     for busy in [ms(0), ms(300)] {
-        let context = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+        let context = CudaContext::create(rig.driver(), Ordinal(0), &ContextConfig::default()).unwrap();
         let kernels = Kernels::load(&context).unwrap();
         let stream = context.stream().unwrap();
         let timed = TimedStream::new(&stream, StdClock::new()).unwrap();
@@ -158,24 +158,24 @@ fn words_of_kernels_pass_on_while_their_context_closes(rig: &Rig) {
         drop((kernels, stream, timed));
         context.close(std::time::Duration::from_secs(20)).unwrap();
     }
-    let after = rig.cuda().census().counts();
+    let after = rig.driver().census().counts();
     assert_eq!(
         (after.slots_leaked, after.pages_leaked, after.contexts_leaked),
         (before.slots_leaked, before.pages_leaked, before.contexts_leaked)
     );
 }
 
-fn words_of_kernels_behind_which_nothing_can_be_stored_are_set_aside(rig: &Rig) {
+fn words_of_kernels_behind_which_nothing_can_be_stored_are_set_aside(rig: &Rig<Cuda>) {
     rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::FailAfter(Status(999))));
     drop_under_work(rig, ms(200));
     let slots = rig.context().slots();
     assert!(slots.lost >= 3 && slots.settling == 0, "{slots:?}");
-    let counts = rig.cuda().census().counts();
+    let counts = rig.driver().census().counts();
     assert_eq!(counts.drop_failures, counts.slots_leaked);
     assert_eq!(counts.slots_leaked, u64::try_from(slots.lost).unwrap());
 }
 
-fn steps_are_as_long_as_they_are_told_and_say_when_they_ended(rig: &Rig) {
+fn steps_are_as_long_as_they_are_told_and_say_when_they_ended(rig: &Rig<Cuda>) {
     let clock = StdClock::new();
     let steps = TimedSteps::new(&rig.stream(), clock).unwrap();
     for graphed in [false, true, false, true] {

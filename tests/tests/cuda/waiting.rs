@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, Error, Inline, Nanos, Report, Wait, WaitPlan, drive, run_inline};
-use wakeline_cuda::CudaPort;
+use wakeline_mapped::{LineDriver, Port};
 use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
 
 /// Each way of waiting once.
@@ -26,7 +26,7 @@ pub(crate) fn plan(text: &str) -> WaitPlan {
 }
 
 /// Waits on this thread.
-pub(crate) fn wait(text: &str, port: &mut CudaPort) -> Result<Report, Error> {
+pub(crate) fn wait<D: LineDriver>(text: &str, port: &mut Port<D>) -> Result<Report, Error> {
     wait_for(Wait::new(&plan(text)), port)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn wait_for<P: CompletionPort>(wait: Wait, port: &mut P) -> Result<Re
 }
 
 /// Whether the word of `port` is there within the time.
-pub(crate) fn lands(port: &CudaPort, within: Duration) -> bool {
+pub(crate) fn lands<D: LineDriver>(port: &Port<D>, within: Duration) -> bool {
     let start = Wall::now();
     while !port.descriptor().unwrap().reached() {
         if start.elapsed() > within {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{Clock, CompletionPort, Error, Nanos, Outcome, Report, Wait, Wake};
-use wakeline_cuda::{ContextConfig, CudaContext, CudaPort, Ordinal};
+use wakeline_cuda::{ContextConfig, Cuda, CudaContext, CudaPort, Ordinal};
 use wakeline_fake_driver::{Act, Rule, Status};
 use wakeline_std::StdClock;
 use wakeline_tests::driver_tests;
@@ -11,7 +11,7 @@ use wakeline_tests::rig::Rig;
 
 use crate::waiting::{PLANS, lands, ms, plan, wait, wait_for};
 
-driver_tests![
+driver_tests![@cuda
     Both: a_wait_that_has_slept_warms_once_and_ends_as_any,
         threads_warm_at_the_same_time;
     Fake: nothing_is_enqueued_in_the_awaited_stream,
@@ -34,7 +34,7 @@ fn wait_known(text: &str, known: Nanos, port: &mut CudaPort) -> Result<Report, E
     wait_for(Wait::new(&plan(text)).predicted(Some(known)), port)
 }
 
-fn a_wait_that_has_slept_warms_once_and_ends_as_any(rig: &Rig) {
+fn a_wait_that_has_slept_warms_once_and_ends_as_any(rig: &Rig<Cuda>) {
     rig.context().prepare_warming().unwrap();
     for text in WARM {
         let mut warmed = 0;
@@ -54,7 +54,7 @@ fn a_wait_that_has_slept_warms_once_and_ends_as_any(rig: &Rig) {
     }
 }
 
-fn threads_warm_at_the_same_time(rig: &Rig) {
+fn threads_warm_at_the_same_time(rig: &Rig<Cuda>) {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -69,7 +69,7 @@ fn threads_warm_at_the_same_time(rig: &Rig) {
     });
 }
 
-fn nothing_is_enqueued_in_the_awaited_stream(rig: &Rig) {
+fn nothing_is_enqueued_in_the_awaited_stream(rig: &Rig<Cuda>) {
     let fake = rig.stand_in();
     let stream = rig.busy(ms(20));
     let mut port = stream.armed_port().unwrap();
@@ -85,7 +85,7 @@ fn nothing_is_enqueued_in_the_awaited_stream(rig: &Rig) {
     wait(PLANS[0], &mut port).unwrap();
 }
 
-fn one_kernel_is_outstanding_at_most(rig: &Rig) {
+fn one_kernel_is_outstanding_at_most(rig: &Rig<Cuda>) {
     let fake = rig.stand_in();
     let stream = rig.busy(ms(50));
     let mut port = stream.armed_port().unwrap();
@@ -99,7 +99,7 @@ fn one_kernel_is_outstanding_at_most(rig: &Rig) {
     wait(PLANS[0], &mut port).unwrap();
 }
 
-fn warming_that_fails_is_nobodys(rig: &Rig) {
+fn warming_that_fails_is_nobodys(rig: &Rig<Cuda>) {
     let fake = rig.stand_in();
     rig.context().prepare_warming().unwrap();
     let stream = rig.busy(ms(20));
@@ -117,7 +117,7 @@ fn warming_that_fails_is_nobodys(rig: &Rig) {
     assert!(rig.context().prepare_warming().is_err());
 }
 
-fn warming_is_prepared_once(rig: &Rig) {
+fn warming_is_prepared_once(rig: &Rig<Cuda>) {
     let fake = rig.stand_in();
     let stream = rig.busy(ms(20));
     let mut port = stream.armed_port().unwrap();
@@ -130,7 +130,7 @@ fn warming_is_prepared_once(rig: &Rig) {
     assert!(lands(&port, Duration::from_secs(5)));
 }
 
-fn warming_that_cannot_be_prepared_says_why_each_time(rig: &Rig) {
+fn warming_that_cannot_be_prepared_says_why_each_time(rig: &Rig<Cuda>) {
     let fake = rig.stand_in();
     fake.rule(Rule::new("cuStreamCreateWithPriority", Act::Fail(Status(801))).times(1));
     fake.clear_log();
@@ -143,7 +143,7 @@ fn warming_that_cannot_be_prepared_says_why_each_time(rig: &Rig) {
     assert_eq!(fake.calls("cuStreamCreateWithPriority"), 1, "what failed is not tried again");
 }
 
-fn a_fault_found_by_warming_is_that_of_the_wait(rig: &Rig) {
+fn a_fault_found_by_warming_is_that_of_the_wait(rig: &Rig<Cuda>) {
     let fake = rig.stand_in();
     rig.context().prepare_warming().unwrap();
     let stream = rig.busy(ms(50));
@@ -156,14 +156,14 @@ fn a_fault_found_by_warming_is_that_of_the_wait(rig: &Rig) {
     assert!(error.to_string().contains("719") || error.to_string().contains("LAUNCH_FAILED"), "{error}");
 }
 
-fn a_closing_waits_for_the_last_warming(rig: &Rig) {
-    let before = rig.cuda().census().counts();
-    let context = CudaContext::create(rig.cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+fn a_closing_waits_for_the_last_warming(rig: &Rig<Cuda>) {
+    let before = rig.driver().census().counts();
+    let context = CudaContext::create(rig.driver(), Ordinal(0), &ContextConfig::default()).unwrap();
     context.prepare_warming().unwrap();
     // As where the device is busy: the store lands a moment later.
     rig.stand_in().configure(|options| options.store_lag_ns = 5_000_000);
     context.warm();
     context.close(Duration::from_secs(5)).unwrap();
-    let after = rig.cuda().census().counts();
+    let after = rig.driver().census().counts();
     assert_eq!((after.pages_leaked, after.contexts_leaked), (before.pages_leaked, before.contexts_leaked));
 }

@@ -12,21 +12,22 @@ use wakeline_ops::{DeviceOp, Submission, device_op};
 use wakeline_std::block_on;
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, poll_then_wait, until};
+use wakeline_tests::ops_rig::{CudaRig, OpsRig, VendorRig, poll_once, poll_then_wait, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     // It forgets a future, which keeps its stream.
     FakeLeaving: no_submission_poll_or_drop_makes_a_call_that_waits;
     // Nobody can know what a submission has enqueued whose point cannot be made.
     FakeLeaving: where_the_context_cannot_be_bound_the_operation_errs_alone;
-    Fake: a_poll_that_finds_nothing_makes_no_driver_call,
+    Fakes: a_poll_that_finds_nothing_makes_no_driver_call,
         events_come_from_a_pool_once_there_are_some,
         streams_have_the_priority_that_was_asked_for,
         every_call_has_the_devices_context_and_the_callers_comes_back,
-        calls_that_are_made_together_bind_the_context_once,
-        a_point_is_armed_in_one_go,
+        a_point_is_armed_in_one_go;
+    Fake: calls_that_are_made_together_bind_the_context_once,
         an_operation_in_a_stream_that_is_captured_is_refused_and_nothing_of_it_is_recorded;
 ];
 
@@ -35,27 +36,27 @@ const WAITS: [&str; 15] = [
     "cuCtxSynchronize",
     "cuStreamSynchronize",
     "cuEventSynchronize",
-    "cuMemAlloc_v2",
-    "cuMemFree_v2",
+    "cuMemAlloc",
+    "cuMemFree",
     "cuMemHostAlloc",
     "cuMemFreeHost",
     "cuModuleLoadData",
     "cuModuleLoadDataEx",
     "cuModuleUnload",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxDestroy_v2",
-    "cuMemcpyHtoD_v2",
-    "cuMemcpyDtoH_v2",
-    "cuMemGetInfo_v2",
+    "cuDevicePrimaryCtxRelease",
+    "cuCtxDestroy",
+    "cuMemcpyHtoD",
+    "cuMemcpyDtoH",
+    "cuMemGetInfo",
 ];
 
-fn assert_none_waits(rig: &CudaRig, when: &str) {
+fn assert_none_waits<D: Vendor>(rig: &VendorRig<D>, when: &str) {
     for name in WAITS {
         assert_eq!(rig.fake().calls(name), 0, "{name} is called {when}");
     }
 }
 
-fn no_submission_poll_or_drop_makes_a_call_that_waits(rig: &CudaRig) {
+fn no_submission_poll_or_drop_makes_a_call_that_waits<D: Vendor>(rig: &VendorRig<D>) {
     let chain = || {
         let (occupy, affine) = (rig.occupy(ms(2)), rig.affines());
         let op = Tensor::from_host((0..2_000_u32).collect()).then(|tensor| occupy.map(|()| tensor));
@@ -90,7 +91,7 @@ fn no_submission_poll_or_drop_makes_a_call_that_waits(rig: &CudaRig) {
     assert_none_waits(rig, "by a drop");
 }
 
-fn a_poll_that_finds_nothing_makes_no_driver_call(rig: &CudaRig) {
+fn a_poll_that_finds_nothing_makes_no_driver_call<D: Vendor>(rig: &VendorRig<D>) {
     let mut future = rig.occupy(ms(300)).on(rig.runtime());
     assert!(poll_once(&mut future).is_pending());
     let calls = rig.calls_here();
@@ -101,7 +102,7 @@ fn a_poll_that_finds_nothing_makes_no_driver_call(rig: &CudaRig) {
     block_on(future).unwrap();
 }
 
-fn events_come_from_a_pool_once_there_are_some(rig: &CudaRig) {
+fn events_come_from_a_pool_once_there_are_some<D: Vendor>(rig: &VendorRig<D>) {
     let single = rig.another(1);
     let tensor = block_on(Tensor::full(16, 0_u32).on(&single)).unwrap();
     let round = || {
@@ -122,14 +123,14 @@ fn events_come_from_a_pool_once_there_are_some(rig: &CudaRig) {
     until("all lands", || single.counts().in_flight() == 0);
 }
 
-fn streams_have_the_priority_that_was_asked_for(rig: &CudaRig) {
+fn streams_have_the_priority_that_was_asked_for<D: Vendor>(rig: &VendorRig<D>) {
     for (priority, number) in [(Priority::Low, 0), (Priority::Normal, 0), (Priority::High, -5)] {
         let stream = rig.device().stream(priority).unwrap();
         assert_eq!(rig.rig().priority(&stream), number, "{priority:?}");
     }
 }
 
-fn every_call_has_the_devices_context_and_the_callers_comes_back(rig: &CudaRig) {
+fn every_call_has_the_devices_context_and_the_callers_comes_back<D: Vendor>(rig: &VendorRig<D>) {
     let own = rig.device().context().raw();
     rig.fake().clear_log();
     let tensor = std::thread::scope(|scope| {
@@ -144,7 +145,7 @@ fn every_call_has_the_devices_context_and_the_callers_comes_back(rig: &CudaRig) 
     drop(tensor);
     rig.settle();
     let free = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"];
-    for call in rig.fake().log() {
+    for call in rig.rig().log() {
         let bound = call.context.map(|context| usize::try_from(context).unwrap());
         let is_own = bound == Some(own.as_ptr().addr());
         assert!(is_own || free.contains(&call.name.as_str()), "{call:?}");
@@ -173,7 +174,7 @@ fn calls_that_are_made_together_bind_the_context_once(rig: &CudaRig) {
     let recorded = rig.device().together(|| (0..4).try_for_each(|_| rig.device().record(&stream, &event)));
     recorded.unwrap();
     assert_eq!(binds(), [2, 2 + 4]);
-    let current = wakeline_cuda::LineDriver::current(rig.rig().cuda()).unwrap();
+    let current = wakeline_cuda::LineDriver::current(rig.rig().driver()).unwrap();
     assert!(current.is_null(), "the caller's context is back, which was none");
     // Where that cannot be, each call says so.
     rig.fake().rule(Rule::new("cuCtxSetCurrent", Act::Fail(wakeline_fake_driver::Status(201))));
@@ -181,7 +182,7 @@ fn calls_that_are_made_together_bind_the_context_once(rig: &CudaRig) {
     rig.fake().clear_rules();
 }
 
-fn a_point_is_armed_in_one_go(rig: &CudaRig) {
+fn a_point_is_armed_in_one_go<D: Vendor>(rig: &VendorRig<D>) {
     let stream = rig.device().stream(Priority::Normal).unwrap();
     let looks = || rig.fake().calls("cuStreamIsCapturing");
     rig.fake().clear_log();

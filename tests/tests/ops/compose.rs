@@ -11,9 +11,10 @@ use wakeline_ops::{DeviceOp, LeastLoaded, Shared, all, gate, unzip, value, zip};
 use wakeline_std::block_on;
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, affine, poll_once, until};
+use wakeline_tests::ops_rig::{OpsRig, VendorRig, affine, poll_once, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: branches_run_at_a_time_and_what_is_behind_them_comes_after_all,
@@ -26,9 +27,9 @@ device_tests![
         a_gate_is_opened_by_its_deadline_and_by_the_drop_of_its_handle,
         many_are_awaited_a_few_at_a_time;
     EverywhereLeaving: a_fault_behind_a_closed_gate_is_told_by_its_deadline;
-    FakeLeaving: a_stream_that_cannot_be_joined_is_seen_to_its_end_by_itself,
+    FakesLeaving: a_stream_that_cannot_be_joined_is_seen_to_its_end_by_itself,
         without_waits_for_words_a_gate_is_an_error_and_nothing_waits;
-    Fake: gates_use_their_words_again_and_opening_one_makes_no_call;
+    Fakes: gates_use_their_words_again_and_opening_one_makes_no_call;
 ];
 
 /// Two tensors of one, each changed in a stream of its own.
@@ -212,7 +213,7 @@ fn a_fault_behind_a_closed_gate_is_told_by_its_deadline<R: OpsRig>(rig: &R) {
     assert!(block_on(rig.occupy(ms(1)).on(rig.runtime())).is_err(), "the device is broken");
 }
 
-fn a_stream_that_cannot_be_joined_is_seen_to_its_end_by_itself(rig: &CudaRig) {
+fn a_stream_that_cannot_be_joined_is_seen_to_its_end_by_itself<D: Vendor>(rig: &VendorRig<D>) {
     let owner = Arc::new(());
     let op = || zip!(rig.busy(ms(10), Arc::clone(&owner)), rig.busy(ms(40), Arc::clone(&owner)));
     rig.fake().rule(Rule::new("cuStreamWaitEvent", Act::Fail(Status(1))).times(1));
@@ -226,7 +227,7 @@ fn a_stream_that_cannot_be_joined_is_seen_to_its_end_by_itself(rig: &CudaRig) {
     block_on(op().on(rig.runtime())).unwrap();
 }
 
-fn without_waits_for_words_a_gate_is_an_error_and_nothing_waits(rig: &CudaRig) {
+fn without_waits_for_words_a_gate_is_an_error_and_nothing_waits<D: Vendor>(rig: &VendorRig<D>) {
     for status in [801, 1, 719] {
         let (handle, opened) = gate(ms(5_000)).unwrap();
         rig.fake().rule(Rule::new("cuStreamWaitValue64", Act::FailAfter(Status(status))).times(1));
@@ -241,7 +242,7 @@ fn without_waits_for_words_a_gate_is_an_error_and_nothing_waits(rig: &CudaRig) {
     }
 }
 
-fn gates_use_their_words_again_and_opening_one_makes_no_call(rig: &CudaRig) {
+fn gates_use_their_words_again_and_opening_one_makes_no_call<D: Vendor>(rig: &VendorRig<D>) {
     let once = || {
         let (handle, opened) = gate(ms(5_000)).unwrap();
         let mut future = opened.on(rig.runtime());

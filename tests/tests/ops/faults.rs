@@ -9,18 +9,19 @@ use wakeline_ops::{DeviceOp, IN_FLIGHT_MAX, SingleStream, value};
 use wakeline_std::block_on;
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, until};
+use wakeline_tests::ops_rig::{OpsRig, VendorRig, poll_once, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     EverywhereLeaving: a_fault_ends_every_pending_and_later_operation_with_its_cause,
         a_fault_ends_those_too_that_wait_for_room,
         a_fault_ends_waits_on_the_spot;
-    CudaLeaving: a_kernel_that_traps_ends_its_own_operation,
+    VendorsLeaving: a_kernel_that_traps_ends_its_own_operation,
         every_call_of_a_faulted_device_errs_with_the_first_cause,
         what_was_to_be_called_behind_a_fault_is_dropped_uncalled;
-    FakeLeaving: the_first_cause_is_told_without_a_call;
+    FakesLeaving: the_first_cause_is_told_without_a_call;
 ];
 
 /// Two backstops after the driver's first report, and what a busy machine adds.
@@ -116,20 +117,20 @@ fn a_fault_ends_waits_on_the_spot<R: OpsRig>(rig: &R) {
     assert_is(two, &cause);
 }
 
-fn a_kernel_that_traps_ends_its_own_operation(rig: &CudaRig) {
-    let module = rig.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
-    let traps = module.function(wakeline_cuda::kernels::TRAP).unwrap();
+fn a_kernel_that_traps_ends_its_own_operation<D: Vendor>(rig: &VendorRig<D>) {
+    let module = D::kernels(rig.device().context()).unwrap();
+    let traps = module.function(wakeline_mapped::work::TRAP).unwrap();
     // SAFETY: the kernel takes nothing and writes nowhere that anything is.
     #[expect(unsafe_code, reason = "a kernel is launched")]
     let op = unsafe { wakeline_tensor::launch(traps, wakeline_tests::ops_rig::ONE, Vec::new()) };
     let start = Wall::now();
     let error = block_on(op.on(rig.runtime())).unwrap_err().to_string();
     assert!(start.elapsed() < bound(rig), "after {:?}", start.elapsed());
-    assert!(error.contains("CUDA_ERROR_LAUNCH_FAILED (719)"), "{error}");
+    assert!(error.contains(D::status(wakeline_mapped::Fault::Trap)), "{error}");
     assert_eq!(error, cause(rig));
 }
 
-fn every_call_of_a_faulted_device_errs_with_the_first_cause(rig: &CudaRig) {
+fn every_call_of_a_faulted_device_errs_with_the_first_cause<D: Vendor>(rig: &VendorRig<D>) {
     let device = rig.device();
     let stream = device.stream(Priority::Normal).unwrap();
     let (event, buffer) = (device.event().unwrap(), device.alloc(&stream, 64).unwrap());
@@ -163,7 +164,7 @@ fn every_call_of_a_faulted_device_errs_with_the_first_cause(rig: &CudaRig) {
     drop((point, pinned, event, stream));
 }
 
-fn what_was_to_be_called_behind_a_fault_is_dropped_uncalled(rig: &CudaRig) {
+fn what_was_to_be_called_behind_a_fault_is_dropped_uncalled<D: Vendor>(rig: &VendorRig<D>) {
     let owner = Arc::new(());
     let stream = rig.device().stream(Priority::Normal).unwrap();
     rig.rig().kernels().occupy(&stream, ms(10_000)).unwrap();
@@ -177,7 +178,7 @@ fn what_was_to_be_called_behind_a_fault_is_dropped_uncalled(rig: &CudaRig) {
     assert_eq!(rig.device().context().host_function_panics(), 0);
 }
 
-fn the_first_cause_is_told_without_a_call(rig: &CudaRig) {
+fn the_first_cause_is_told_without_a_call<D: Vendor>(rig: &VendorRig<D>) {
     rig.break_device();
     let cause = cause(rig);
     rig.settle();
@@ -186,10 +187,10 @@ fn the_first_cause_is_told_without_a_call(rig: &CudaRig) {
         assert_is(block_on(rig.busy(ms(1), ()).on(rig.runtime())), &cause);
         assert_is(rig.runtime().device().health(), &cause);
         assert_is(
-            block_on(Tensor::<u32, <CudaRig as OpsRig>::Device>::full(4, 1).on(rig.runtime())).map(drop),
+            block_on(Tensor::<u32, <VendorRig<D> as OpsRig>::Device>::full(4, 1).on(rig.runtime())).map(drop),
             &cause,
         );
     }
-    let log = rig.fake().log();
+    let log = rig.rig().log();
     assert!(log.is_empty(), "{log:?}");
 }

@@ -11,9 +11,10 @@ use wakeline_ops::{DeviceOp, SingleStream, Submission, device_op, value};
 use wakeline_std::block_on;
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{Busy, CudaRig, OpsRig, poll_once, until};
+use wakeline_tests::ops_rig::{Busy, OpsRig, VendorRig, poll_once, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: a_future_dropped_in_flight_frees_nothing_before_the_end,
@@ -26,8 +27,8 @@ device_tests![
     // What is forgotten keeps its stream, and that its context, for good.
     EverywhereLeaving: a_forgotten_future_is_sound_and_its_owners_are_let_go,
         case_20_a_forgotten_future_whose_inputs_are_dropped_frees_them_only_after_completion;
-    Fake: case_17_an_operation_whose_enqueue_fails_errs_alone_and_nobody_waits_for_it;
-    FakeLeaving: case_29_what_was_launched_and_could_not_be_watched_is_kept,
+    Fakes: case_17_an_operation_whose_enqueue_fails_errs_alone_and_nobody_waits_for_it;
+    FakesLeaving: case_29_what_was_launched_and_could_not_be_watched_is_kept,
         case_30_no_failure_of_a_call_in_a_drop_panics_and_each_is_counted;
 ];
 
@@ -193,7 +194,9 @@ fn case_29_a_future_of_a_second_of_work_is_dropped_in_no_time<R: OpsRig>(rig: &R
     assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
 }
 
-fn case_17_an_operation_whose_enqueue_fails_errs_alone_and_nobody_waits_for_it(rig: &CudaRig) {
+fn case_17_an_operation_whose_enqueue_fails_errs_alone_and_nobody_waits_for_it<D: Vendor>(
+    rig: &VendorRig<D>,
+) {
     let single = rig.runtime().with_policy(&SingleStream).unwrap();
     let mut first = rig.occupy(ms(20)).on(&single);
     assert!(poll_once(&mut first).is_pending());
@@ -202,33 +205,33 @@ fn case_17_an_operation_whose_enqueue_fails_errs_alone_and_nobody_waits_for_it(r
     let (second, third) = (rig.occupy(ms(1)), rig.occupy(ms(1)));
     let refused = rig.busy(ms(1), Arc::clone(&owner)).then(|()| second).then(|()| third);
     let error = block_on(refused.on(&single)).unwrap_err();
-    assert!(error.to_string().contains("cuLaunchKernel"), "{error}");
+    assert!(error.to_string().contains(D::call("cuLaunchKernel")), "{error}");
     block_on(first).unwrap();
     block_on(rig.occupy(ms(1)).on(&single)).unwrap();
     rig.settle();
     assert_eq!((Arc::strong_count(&owner), single.counts().leaked), (1, 0));
 }
 
-fn case_29_what_was_launched_and_could_not_be_watched_is_kept(rig: &CudaRig) {
+fn case_29_what_was_launched_and_could_not_be_watched_is_kept<D: Vendor>(rig: &VendorRig<D>) {
     // Before the launch it is asked as well: what fails there is refused, and nothing is kept.
     for (call, before_it) in [("cuStreamIsCapturing", 1), ("cuStreamWriteValue64", 0)] {
         let (owner, before) = (Arc::new(()), rig.runtime().counts());
         rig.fake().rule(Rule::new(call, Act::Fail(Status::INVALID_VALUE)).skip(before_it).times(1));
         let error = block_on(rig.busy(ms(20), Arc::clone(&owner)).on(rig.runtime())).unwrap_err();
-        assert!(error.to_string().contains(call), "{error}");
+        assert!(error.to_string().contains(D::call(call)), "{error}");
         let counts = rig.runtime().counts();
         assert_eq!((Arc::strong_count(&owner), counts.leaked - before.leaked), (2, 1), "{call}");
         // What failed was that operation alone.
-        block_on(value::<<CudaRig as OpsRig>::Device, _>(1).on(rig.runtime())).unwrap();
+        block_on(value::<<VendorRig<D> as OpsRig>::Device, _>(1).on(rig.runtime())).unwrap();
     }
 }
 
-fn case_30_no_failure_of_a_call_in_a_drop_panics_and_each_is_counted(rig: &CudaRig) {
+fn case_30_no_failure_of_a_call_in_a_drop_panics_and_each_is_counted<D: Vendor>(rig: &VendorRig<D>) {
     let fake = rig.fake();
     for call in ["cuMemFreeAsync", "cuCtxGetCurrent", "cuThreadExchangeStreamCaptureMode", "cuStreamDestroy"]
     {
         for status in [1, 2, 400, 999] {
-            let (counts, census) = (rig.runtime().counts(), rig.rig().cuda().census().counts());
+            let (counts, census) = (rig.runtime().counts(), rig.rig().driver().counts());
             let runtime = rig.another(1);
             let stream = runtime.stream(port::Priority::Normal).unwrap();
             let tensor = Tensor::full(16, 1_u8).sync_on(&stream).unwrap();
@@ -240,7 +243,7 @@ fn case_30_no_failure_of_a_call_in_a_drop_panics_and_each_is_counted(rig: &CudaR
             let counted = runtime.counts().frees_failed - frees;
             drop(runtime);
             fake.clear_rules();
-            let dropped = rig.rig().cuda().census().counts().drop_failures - census.drop_failures;
+            let dropped = rig.rig().driver().counts().drop_failures - census.drop_failures;
             assert!(counted + dropped > 0, "{call}: {status}");
             assert_eq!(rig.runtime().counts(), counts, "nobody else is told");
         }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Instant as Wall;
 
 use wakeline_core::ErrorCode;
-use wakeline_cuda::{ContextConfig, CudaContext, CudaDevice, DEVICE_BYTES_KEPT, Ordinal};
+use wakeline_mapped::{ContextConfig, DEVICE_BYTES_KEPT, OpDevice};
 use wakeline_ops::port::{Device as _, Priority};
 use wakeline_ops::{DeviceOp, Runtime, SingleStream};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, until};
+use wakeline_tests::ops_rig::{OpsRig, VendorRig, poll_once, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: a_read_in_another_stream_waits_for_the_write_on_the_device,
@@ -21,7 +22,7 @@ device_tests![
         two_threads_that_copy_in_circles_are_ordered_and_end,
         a_tensor_dropped_while_another_stream_uses_it_is_freed_behind_that,
         a_tensor_of_another_runtime_is_an_error_and_nothing_is_enqueued;
-    Cuda: case_57_an_event_is_recorded_on_its_own_contexts_streams_and_waited_for_on_any;
+    Vendors: case_57_an_event_is_recorded_on_its_own_contexts_streams_and_waited_for_on_any;
 ];
 
 fn a_read_in_another_stream_waits_for_the_write_on_the_device<R: OpsRig>(rig: &R) {
@@ -119,9 +120,11 @@ fn a_tensor_of_another_runtime_is_an_error_and_nothing_is_enqueued<R: OpsRig>(ri
 }
 
 /// An event was recorded on a stream of another context.
-fn case_57_an_event_is_recorded_on_its_own_contexts_streams_and_waited_for_on_any(rig: &CudaRig) {
-    let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
-    let (here, there) = (rig.device(), CudaDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap());
+fn case_57_an_event_is_recorded_on_its_own_contexts_streams_and_waited_for_on_any<D: Vendor>(
+    rig: &VendorRig<D>,
+) {
+    let context = rig.rig().context_beside(&ContextConfig::default()).unwrap();
+    let (here, there) = (rig.device(), OpDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap());
     let (source, destination) =
         (here.stream(Priority::Normal).unwrap(), there.stream(Priority::Normal).unwrap());
     let event = here.event().unwrap();

@@ -10,18 +10,19 @@ use wakeline_ops::port::{Device, Priority};
 use wakeline_ops::{DeviceOp, SingleStream};
 use wakeline_std::block_on;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, LIMIT, OpsRig, poll_once, until};
+use wakeline_tests::ops_rig::{LIMIT, OpsRig, VendorRig, poll_once, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: they_are_called_once_in_the_order_of_their_stream;
     // A simulated device has no thread of its own for them.
     Cuda: work_behind_one_waits_for_it,
         a_panic_in_one_is_caught_and_counted;
-    Fake: one_that_is_refused_is_dropped_uncalled,
+    Fakes: one_that_is_refused_is_dropped_uncalled,
         one_that_was_enqueued_all_the_same_is_never_called;
-    FakeLeaving: case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_deadlock;
+    FakesLeaving: case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_deadlock;
 ];
 
 fn they_are_called_once_in_the_order_of_their_stream<R: OpsRig>(rig: &R) {
@@ -40,7 +41,7 @@ fn they_are_called_once_in_the_order_of_their_stream<R: OpsRig>(rig: &R) {
     assert_eq!(*called.lock().unwrap(), (0..100).collect::<Vec<_>>());
 }
 
-fn work_behind_one_waits_for_it(rig: &CudaRig) {
+fn work_behind_one_waits_for_it<D: Vendor>(rig: &VendorRig<D>) {
     let single = rig.runtime().with_policy(&SingleStream).unwrap();
     // There is one stream: the operation that enqueues is in that of the work behind.
     let (called, (open, gate)) = (Arc::new(AtomicUsize::new(0)), mpsc::channel::<()>());
@@ -63,7 +64,7 @@ fn work_behind_one_waits_for_it(rig: &CudaRig) {
     let _ = poll_once(&mut future);
 }
 
-fn a_panic_in_one_is_caught_and_counted(rig: &CudaRig) {
+fn a_panic_in_one_is_caught_and_counted<D: Vendor>(rig: &VendorRig<D>) {
     let (device, owner) = (rig.device(), Arc::new(()));
     let stream = device.stream(Priority::Normal).unwrap();
     let kept = Arc::clone(&owner);
@@ -80,19 +81,19 @@ fn a_panic_in_one_is_caught_and_counted(rig: &CudaRig) {
     told.recv_timeout(LIMIT).unwrap();
 }
 
-fn one_that_is_refused_is_dropped_uncalled(rig: &CudaRig) {
+fn one_that_is_refused_is_dropped_uncalled<D: Vendor>(rig: &VendorRig<D>) {
     let (device, owner) = (rig.device(), Arc::new(()));
     let stream = device.stream(Priority::Normal).unwrap();
     for call in ["cuLaunchHostFunc", "cuStreamIsCapturing", "cuCtxGetCurrent"] {
         let kept = Arc::clone(&owner);
         rig.fake().rule(Rule::new(call, Act::Fail(Status::INVALID_VALUE)).times(1));
         let error = device.call_host(&stream, move || panic!("called with {kept:?}")).unwrap_err();
-        assert!(error.to_string().contains(call), "{error}");
+        assert!(error.to_string().contains(D::call(call)), "{error}");
         assert_eq!(Arc::strong_count(&owner), 1);
     }
 }
 
-fn one_that_was_enqueued_all_the_same_is_never_called(rig: &CudaRig) {
+fn one_that_was_enqueued_all_the_same_is_never_called<D: Vendor>(rig: &VendorRig<D>) {
     let (device, owner) = (rig.device(), Arc::new(()));
     let stream = device.stream(Priority::Normal).unwrap();
     let kept = Arc::clone(&owner);
@@ -108,7 +109,9 @@ fn one_that_was_enqueued_all_the_same_is_never_called(rig: &CudaRig) {
 }
 
 /// A function of the host took a lock, or called CUDA: a deadlock.
-fn case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_deadlock(rig: &CudaRig) {
+fn case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_deadlock<D: Vendor>(
+    rig: &VendorRig<D>,
+) {
     let device = rig.device().clone();
     let stream = device.stream(Priority::Normal).unwrap();
     let (tell, told) = mpsc::channel();

@@ -1,23 +1,23 @@
 //! Memory of device and host: none, too much, none left.
 
 use wakeline_core::ErrorCode;
-use wakeline_cuda::{
-    ContextConfig, Cuda, CudaContext, CudaDevice, CudaDeviceConfig, DEVICE_BYTES_KEPT, Ordinal,
-};
+use wakeline_cuda::{Cuda, CudaDevice, CudaDeviceConfig, Ordinal};
+use wakeline_mapped::{ContextConfig, DEVICE_BYTES_KEPT, OpDevice};
 use wakeline_ops::port::{Device, Memory, Pinned, Priority};
 use wakeline_ops::{DeviceOp, SingleStream};
 use wakeline_std::block_on;
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig};
+use wakeline_tests::ops_rig::{CudaRig, OpsRig, VendorRig};
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: numbers_of_every_sort_come_back_as_they_were,
         nothing_is_a_length_as_any;
-    Cuda: more_than_there_is_is_an_error_of_its_own_and_the_device_goes_on,
+    Vendors: more_than_there_is_is_an_error_of_its_own_and_the_device_goes_on,
         pinned_memory_is_used_again_and_bounded;
-    Fake: a_device_without_pools_is_refused_with_a_reason,
-        the_devices_pool_keeps_what_is_freed;
+    Fakes: the_devices_pool_keeps_what_is_freed;
+    Fake: a_device_without_pools_is_refused_with_a_reason;
 ];
 
 fn numbers_of_every_sort_come_back_as_they_were<R: OpsRig>(rig: &R) {
@@ -52,7 +52,7 @@ fn nothing_is_a_length_as_any<R: OpsRig>(rig: &R) {
     rig.settle_clean();
 }
 
-fn more_than_there_is_is_an_error_of_its_own_and_the_device_goes_on(rig: &CudaRig) {
+fn more_than_there_is_is_an_error_of_its_own_and_the_device_goes_on<D: Vendor>(rig: &VendorRig<D>) {
     let stream = rig.device().stream(Priority::Normal).unwrap();
     let error = rig.device().alloc(&stream, 1 << 42).unwrap_err();
     assert_eq!((error.code(), error.args()[1].as_str()), (ErrorCode::OutOfMemory, "device"), "{error}");
@@ -67,10 +67,10 @@ fn more_than_there_is_is_an_error_of_its_own_and_the_device_goes_on(rig: &CudaRi
     rig.settle();
 }
 
-fn pinned_memory_is_used_again_and_bounded(rig: &CudaRig) {
+fn pinned_memory_is_used_again_and_bounded<D: Vendor>(rig: &VendorRig<D>) {
     let config = ContextConfig { pinned_bytes_max: 1 << 16, ..ContextConfig::default() };
-    let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &config).unwrap();
-    let device = CudaDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap();
+    let context = rig.rig().context_beside(&config).unwrap();
+    let device = OpDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap();
     #[expect(unsafe_code, reason = "the port is called as operations do")]
     // SAFETY: no device uses it.
     let promise = || unsafe { wakeline_ops::port::Promise::new() };
@@ -97,7 +97,7 @@ fn pinned_memory_is_used_again_and_bounded(rig: &CudaRig) {
 }
 
 fn a_device_without_pools_is_refused_with_a_reason(rig: &CudaRig) {
-    let context = || CudaContext::create(rig.rig().cuda(), Ordinal(0), &ContextConfig::default()).unwrap();
+    let context = || rig.rig().context_beside(&ContextConfig::default()).unwrap();
     rig.fake().configure(|options| options.attributes = [(115, 0)].into());
     let error = CudaDevice::in_context(context(), DEVICE_BYTES_KEPT).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Backend);
@@ -113,10 +113,10 @@ fn a_device_without_pools_is_refused_with_a_reason(rig: &CudaRig) {
     assert_eq!(made.is_ok(), has, "{made:?}");
 }
 
-fn the_devices_pool_keeps_what_is_freed(rig: &CudaRig) {
+fn the_devices_pool_keeps_what_is_freed<D: Vendor>(rig: &VendorRig<D>) {
     let kept = || rig.rig().release_threshold();
     assert_eq!(kept(), DEVICE_BYTES_KEPT);
     // It is set higher and never lower.
-    drop(CudaDevice::in_context(rig.rig().context().clone(), 1 << 20).unwrap());
+    drop(OpDevice::in_context(rig.rig().context().clone(), 1 << 20).unwrap());
     assert_eq!(kept(), DEVICE_BYTES_KEPT);
 }

@@ -10,9 +10,10 @@ use wakeline_ops::{DeviceOp, IN_FLIGHT_MAX, Runtime, SingleStream, value};
 use wakeline_std::block_on;
 use wakeline_tensor::Tensor;
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, affine, poll_once};
+use wakeline_tests::ops_rig::{OpsRig, VendorRig, affine, poll_once};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: nothing_is_submitted_before_it_is_polled,
@@ -25,7 +26,7 @@ device_tests![
         what_is_submitted_without_a_wait_is_ordered_before_what_comes_later,
         an_operation_without_a_runtime_is_an_error_and_a_scope_binds_one,
         a_full_stream_has_operations_wait_as_futures_and_wakes_them;
-    Fake: a_chain_stays_in_one_stream_and_operations_go_round;
+    Fakes: a_chain_stays_in_one_stream_and_operations_go_round;
 ];
 
 fn nothing_is_submitted_before_it_is_polled<R: OpsRig>(rig: &R) {
@@ -195,7 +196,7 @@ fn a_full_stream_has_operations_wait_as_futures_and_wakes_them<R: OpsRig>(rig: &
 }
 
 /// Which streams the kernels were launched in.
-fn a_chain_stays_in_one_stream_and_operations_go_round(rig: &CudaRig) {
+fn a_chain_stays_in_one_stream_and_operations_go_round<D: Vendor>(rig: &VendorRig<D>) {
     let chain = || {
         let (first, second) = (rig.occupy(ms(0)), rig.occupy(ms(0)));
         first.then(|()| second)
@@ -205,7 +206,7 @@ fn a_chain_stays_in_one_stream_and_operations_go_round(rig: &CudaRig) {
     for _ in 0..4 {
         block_on(chain().on(rig.runtime())).unwrap();
     }
-    let log = fake.log();
+    let log = rig.rig().log();
     let launches: Vec<_> =
         log.iter().filter(|call| call.name == "cuLaunchKernel").map(|call| call.stream.unwrap()).collect();
     assert_eq!(launches.len(), 8);

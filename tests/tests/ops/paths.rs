@@ -3,48 +3,48 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{ErrorCode, Nanos};
-use wakeline_cuda::{
-    CompletionPath, ContextConfig, CudaContext, CudaDevice, CudaRuntime, DEVICE_BYTES_KEPT, Ordinal,
-};
 use wakeline_fake_driver::{Act, Rule, Status, thread_id};
+use wakeline_mapped::work::{AFFINE, OCCUPY, TRAP};
+use wakeline_mapped::{CompletionPath, ContextConfig, DEVICE_BYTES_KEPT, Fault, OpDevice};
 use wakeline_ops::{Completion, DeviceOp, PLAN, Runtime, RuntimeConfig, SingleStream};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, ONE, OpsRig, affine, poll_once, poll_then_wait, until};
+use wakeline_tests::ops_rig::{CudaRig, ONE, OpsRig, VendorRig, affine, poll_once, poll_then_wait, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
-    Cuda: operations_end_whoever_stores_their_words;
-    CudaLeaving: a_fault_ends_operations_whose_words_callbacks_store,
+    Vendors: operations_end_whoever_stores_their_words;
+    VendorsLeaving: a_fault_ends_operations_whose_words_callbacks_store,
         a_fault_ends_operations_that_only_ask;
-    Fake: an_operation_ends_by_its_word_and_no_query,
-        a_task_that_is_woken_early_warms_what_comes_next,
+    Fakes: an_operation_ends_by_its_word_and_no_query,
         a_number_that_a_callback_may_have_stored_ends_no_later_operation,
         memory_is_freed_in_a_context_that_was_told_to_close;
+    Fake: a_task_that_is_woken_early_warms_what_comes_next;
 ];
 
 /// Plans under both authorities.
 const PLANS: [&str; 2] = ["flag:park_us=50,backstop_us=2000", "flag:park_us=50,backstop_us=2000+trust"];
 
 /// A runtime in a context of its own whose words are stored so.
-fn runtime(rig: &CudaRig, completion: CompletionPath, plan: &str) -> CudaRuntime {
+fn runtime<D: Vendor>(rig: &VendorRig<D>, completion: CompletionPath, plan: &str) -> Runtime<OpDevice<D>> {
     let config = ContextConfig { completion, ..ContextConfig::default() };
-    let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &config).unwrap();
+    let context = rig.rig().context_beside(&config).unwrap();
     assert_eq!(context.completion(), completion);
-    rig.runtime_of(CudaDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap(), 2, plan)
+    rig.runtime_of(OpDevice::in_context(context, DEVICE_BYTES_KEPT).unwrap(), 2, plan)
 }
 
-fn operations_end_whoever_stores_their_words(rig: &CudaRig) {
+fn operations_end_whoever_stores_their_words<D: Vendor>(rig: &VendorRig<D>) {
     for completion in [CompletionPath::Word, CompletionPath::Callback, CompletionPath::Poll] {
         for plan in PLANS {
             let runtime = runtime(rig, completion, plan);
-            let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
-            let kernel = module.function(wakeline_cuda::kernels::AFFINE).unwrap();
+            let module = D::kernels(runtime.device().context()).unwrap();
+            let kernel = module.function(AFFINE).unwrap();
             for round in 0..8_u32 {
                 let kernel = kernel.clone();
-                let op = Tensor::<_, CudaDevice>::from_host(vec![round; 100])
+                let op = Tensor::<_, OpDevice<D>>::from_host(vec![round; 100])
                     .then(move |tensor| affine(kernel, &tensor, 10, 3).then(move |()| tensor.to_host()));
                 let mut future = op.on(&runtime);
                 if round % 4 == 3 {
@@ -76,9 +76,9 @@ fn a_task_that_is_woken_early_warms_what_comes_next(rig: &CudaRig) {
     assert!(launches(PLAN, Nanos::from_micros(20), 50) < 25);
 }
 
-fn rig_occupy(runtime: &CudaRuntime, length: Nanos) -> Launch<CudaDevice> {
-    let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
-    let kernel = module.function(wakeline_cuda::kernels::OCCUPY).unwrap();
+fn rig_occupy<D: Vendor>(runtime: &Runtime<OpDevice<D>>, length: Nanos) -> Launch<OpDevice<D>> {
+    let module = D::kernels(runtime.device().context()).unwrap();
+    let kernel = module.function(OCCUPY).unwrap();
     #[expect(unsafe_code, reason = "kernels are launched")]
     // SAFETY: it takes a number and writes nothing.
     unsafe {
@@ -86,21 +86,20 @@ fn rig_occupy(runtime: &CudaRuntime, length: Nanos) -> Launch<CudaDevice> {
     }
 }
 
-fn a_fault_ends_operations_whose_words_callbacks_store(rig: &CudaRig) {
+fn a_fault_ends_operations_whose_words_callbacks_store<D: Vendor>(rig: &VendorRig<D>) {
     ends_by_a_fault(rig, CompletionPath::Callback);
 }
 
-fn a_fault_ends_operations_that_only_ask(rig: &CudaRig) {
+fn a_fault_ends_operations_that_only_ask<D: Vendor>(rig: &VendorRig<D>) {
     ends_by_a_fault(rig, CompletionPath::Poll);
 }
 
-fn ends_by_a_fault(rig: &CudaRig, completion: CompletionPath) {
+fn ends_by_a_fault<D: Vendor>(rig: &VendorRig<D>, completion: CompletionPath) {
     let runtimes = PLANS.map(|plan| runtime(rig, completion, plan));
     let mut pending = Vec::new();
     for runtime in &runtimes {
-        let module = runtime.device().ptx(wakeline_cuda::kernels::PTX).unwrap();
-        let [occupy, traps] = [wakeline_cuda::kernels::OCCUPY, wakeline_cuda::kernels::TRAP]
-            .map(|name| module.function(name).unwrap());
+        let module = D::kernels(runtime.device().context()).unwrap();
+        let [occupy, traps] = [OCCUPY, TRAP].map(|name| module.function(name).unwrap());
         let word = vec![KernelArg::word(ms(5_000).as_nanos())];
         #[expect(unsafe_code, reason = "kernels are launched")]
         // SAFETY: it takes a number and writes nothing.
@@ -121,13 +120,13 @@ fn ends_by_a_fault(rig: &CudaRig, completion: CompletionPath) {
             Err(error) if error.code() == ErrorCode::PolledAfterEnd => continue,
             ended => ended.unwrap_err(),
         };
-        assert!(error.to_string().contains("CUDA_ERROR_LAUNCH_FAILED (719)"), "{error}");
+        assert!(error.to_string().contains(D::status(Fault::Trap)), "{error}");
     }
     let bound = rig.fault_delay() + Duration::from_millis(500);
     assert!(start.elapsed() < bound, "after {:?}", start.elapsed());
 }
 
-fn an_operation_ends_by_its_word_and_no_query(rig: &CudaRig) {
+fn an_operation_ends_by_its_word_and_no_query<D: Vendor>(rig: &VendorRig<D>) {
     let runtime = rig.runtime_of(rig.device().clone(), 1, "flag:park_us=50,backstop_us=1000000+trust");
     let chain = || Tensor::from_host(vec![1_u32; 64]).then(|tensor| tensor.to_host());
     assert_eq!(block_on(chain().on(&runtime)).unwrap(), [1; 64]);
@@ -137,7 +136,7 @@ fn an_operation_ends_by_its_word_and_no_query(rig: &CudaRig) {
         assert_eq!(block_on(chain().on(&runtime)).unwrap(), [1; 64]);
     }
     until("flights end", || runtime.counts().in_flight() == 0);
-    let log = rig.fake().log();
+    let log = rig.rig().log();
     let asked: Vec<_> =
         log.iter().filter(|call| ["cuStreamQuery", "cuEventQuery"].contains(&call.name.as_str())).collect();
     assert!(asked.is_empty(), "{asked:?}");
@@ -155,7 +154,7 @@ fn an_operation_ends_by_its_word_and_no_query(rig: &CudaRig) {
 }
 
 /// The driver takes the function, calls it, and says that something went wrong: the number that it stored is not the next one's.
-fn a_number_that_a_callback_may_have_stored_ends_no_later_operation(rig: &CudaRig) {
+fn a_number_that_a_callback_may_have_stored_ends_no_later_operation<D: Vendor>(rig: &VendorRig<D>) {
     let watcher = Watcher::new().unwrap();
     let config = RuntimeConfig::default().completion(Completion::Callback);
     let tender = watcher.handle().tender(&Point::new("ops"));
@@ -170,9 +169,9 @@ fn a_number_that_a_callback_may_have_stored_ends_no_later_operation(rig: &CudaRi
     }
 }
 
-fn memory_is_freed_in_a_context_that_was_told_to_close(rig: &CudaRig) {
+fn memory_is_freed_in_a_context_that_was_told_to_close<D: Vendor>(rig: &VendorRig<D>) {
     let runtime = runtime(rig, CompletionPath::Word, PLANS[1]);
-    let tensor = block_on(Tensor::<_, CudaDevice>::from_host(vec![1_u32; 1_000]).on(&runtime)).unwrap();
+    let tensor = block_on(Tensor::<_, OpDevice<D>>::from_host(vec![1_u32; 1_000]).on(&runtime)).unwrap();
     let error = runtime.device().context().clone().close(Duration::ZERO).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ContextInUse);
     until("flights end", || runtime.counts().in_flight() == 0);

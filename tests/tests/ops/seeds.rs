@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use wakeline_core::Error;
-use wakeline_cuda::{ContextConfig, CudaContext, CudaDevice, DEVICE_BYTES_KEPT, Function, Ordinal};
 use wakeline_fake_driver::{Act, FaultEnds, Rule, Status};
+use wakeline_mapped::work::AFFINE;
+use wakeline_mapped::{ContextConfig, DEVICE_BYTES_KEPT, Function, OpDevice};
 use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, StreamPoolRoundRobin, all, gate, zip};
 use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::{Tensor, ToHost};
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, PLAN, affine, poll_once, until};
+use wakeline_tests::ops_rig::{OpsRig, PLAN, VendorRig, affine, poll_once, until};
 
 use crate::ms;
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: random_programs_give_right_results_and_leave_nothing;
-    FakeLeaving: a_failure_of_each_call_of_a_program_is_an_error_or_counted;
+    FakesLeaving: a_failure_of_each_call_of_a_program_is_an_error_or_counted;
 ];
 
 const SEEDS: u64 = 30;
@@ -175,9 +177,9 @@ fn random_programs_give_right_results_and_leave_nothing<R: OpsRig>(rig: &R) {
 }
 
 /// A program that makes every sort of call; its result where it ends well.
-fn program(kernel: &Function, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>, Error> {
-    let tensor = block_on(Tensor::<_, CudaDevice>::from_host(vec![5_u32; LEN]).on(runtime))?;
-    let target = block_on(Tensor::<_, CudaDevice>::full(LEN, 1_u32).on(runtime))?;
+fn program<D: Vendor>(kernel: &Function<D>, runtime: &Runtime<OpDevice<D>>) -> Result<Vec<u32>, Error> {
+    let tensor = block_on(Tensor::<_, OpDevice<D>>::from_host(vec![5_u32; LEN]).on(runtime))?;
+    let target = block_on(Tensor::<_, OpDevice<D>>::full(LEN, 1_u32).on(runtime))?;
     let mut dropped = affine(kernel.clone(), &tensor, 1, 1).on(runtime);
     let _ = poll_once(&mut dropped);
     drop(dropped);
@@ -188,7 +190,7 @@ fn program(kernel: &Function, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>,
     let (handle, opened) = gate(ms(500))?;
     let (first, other) = (kernel.clone(), kernel.clone());
     let step = affine(first, &copy, 2, 0).then(|()| opened).then(move |()| {
-        let ones = Tensor::<_, CudaDevice>::full(LEN, 1_u32)
+        let ones = Tensor::<_, OpDevice<D>>::full(LEN, 1_u32)
             .then(move |ones| affine(other, &ones, 1, 1).map(move |()| ones));
         zip!(copy.to_host(), ones.then(|twos| twos.to_host()))
     });
@@ -206,11 +208,11 @@ fn program(kernel: &Function, runtime: &Runtime<CudaDevice>) -> Result<Vec<u32>,
 /// A context, a watcher, a runtime and the program in it, all of it let go; the result.
 ///
 /// The watcher is its own: a thread that could not be given its context back is not to go on to another row with it.
-fn whole(rig: &CudaRig) -> Result<Vec<u32>, Error> {
-    let context = CudaContext::create(rig.rig().cuda(), Ordinal(0), &ContextConfig::default())?;
-    let device = CudaDevice::in_context(context, DEVICE_BYTES_KEPT)?;
-    let module = device.ptx(wakeline_cuda::kernels::PTX)?;
-    let kernel = module.function(wakeline_cuda::kernels::AFFINE)?;
+fn whole<D: Vendor>(rig: &VendorRig<D>) -> Result<Vec<u32>, Error> {
+    let context = rig.rig().context_beside(&ContextConfig::default())?;
+    let device = OpDevice::in_context(context, DEVICE_BYTES_KEPT)?;
+    let module = D::kernels(device.context())?;
+    let kernel = module.function(AFFINE)?;
     let watcher = Watcher::new()?;
     let tender = watcher.handle().tender(&Point::new("row"));
     let runtime = Runtime::with_plan(device, &StreamPoolRoundRobin::new(2)?, tender, PLAN.parse()?)?;
@@ -220,15 +222,14 @@ fn whole(rig: &CudaRig) -> Result<Vec<u32>, Error> {
     result
 }
 
-fn a_failure_of_each_call_of_a_program_is_an_error_or_counted(rig: &CudaRig) {
+fn a_failure_of_each_call_of_a_program_is_an_error_or_counted<D: Vendor>(rig: &VendorRig<D>) {
     // One context's fault is to leave the next row's alone, and to be told soon.
     rig.fake().configure(|options| options.fault_ends = FaultEnds::Context);
     let fake = rig.fake();
     assert_eq!(program(&rig.affines(), rig.runtime()).unwrap(), [12; LEN]);
     fake.clear_log();
     assert_eq!(whole(rig).unwrap(), [12; LEN]);
-    let log = fake.log();
-    let mut names: Vec<String> = log.into_iter().map(|call| call.name).collect();
+    let mut names: Vec<String> = fake.log().into_iter().map(|call| call.name).collect();
     names.sort();
     names.dedup();
     let mut rows = 0;

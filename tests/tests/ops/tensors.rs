@@ -15,7 +15,8 @@ use wakeline_tensor::{
     CHUNK_BYTES, COPY_CALLS_MAX, Element, Float, IntoPartition, Lent, Number, Partition, Pools, Tensor,
 };
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, poll_once, until};
+use wakeline_tests::ops_rig::{OpsRig, VendorRig, poll_once, until};
+use wakeline_tests::vendor::Vendor;
 
 device_tests![
     Everywhere: tensors_of_every_element_are_made_and_come_back,
@@ -27,7 +28,7 @@ device_tests![
         shared_memory_is_not_to_be_written,
         many_small_tensors_come_to_the_host_beside_a_kernel,
         the_pools_are_bounded_and_tell_what_is_in_use;
-    Fake: a_copy_that_fails_half_way_is_told_and_what_was_made_is_ordered,
+    Fakes: a_copy_that_fails_half_way_is_told_and_what_was_made_is_ordered,
         a_number_of_up_to_four_bytes_is_filled_in_by_one_call,
         a_view_is_copied_in_as_few_calls_as_there_can_be;
 ];
@@ -322,15 +323,15 @@ fn the_pools_are_bounded_and_tell_what_is_in_use<R: OpsRig>(rig: &R) {
 }
 
 /// How often each of these calls was made since the log was cleared.
-fn calls<const N: usize>(rig: &CudaRig, names: [&str; N]) -> [usize; N] {
-    let log = rig.fake().log();
+fn calls<D: Vendor, const N: usize>(rig: &VendorRig<D>, names: [&str; N]) -> [usize; N] {
+    let log = rig.rig().log();
     names.map(|name| log.iter().filter(|call| call.name == name).count())
 }
 
-fn a_copy_that_fails_half_way_is_told_and_what_was_made_is_ordered(rig: &CudaRig) {
+fn a_copy_that_fails_half_way_is_told_and_what_was_made_is_ordered<D: Vendor>(rig: &VendorRig<D>) {
     let table = block_on(Tensor::arange(0_u32, 1, 600).on(rig.runtime())).unwrap().reshape([20, 30]).unwrap();
     let turned = table.transpose().unwrap();
-    let refused = || Rule::new("cuMemcpy2DAsync_v2", Act::Fail(Status(1)));
+    let refused = || Rule::new("cuMemcpy2DAsync", Act::Fail(Status(1)));
     // The first of its calls, one in the middle, the last; each in another stream than what comes next.
     for skipped in [0, 7, 19] {
         let mut lent = block_on(Tensor::full([30, 20], 9_u32).on(rig.runtime())).unwrap();
@@ -355,10 +356,10 @@ fn a_copy_that_fails_half_way_is_told_and_what_was_made_is_ordered(rig: &CudaRig
     rig.settle_clean();
 }
 
-const FILLS: [&str; 4] = ["cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemcpyHtoDAsync_v2"];
+const FILLS: [&str; 4] = ["cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemcpyHtoDAsync"];
 
-fn a_number_of_up_to_four_bytes_is_filled_in_by_one_call(rig: &CudaRig) {
-    fn made<T: Element>(rig: &CudaRig, number: T) -> [usize; 4] {
+fn a_number_of_up_to_four_bytes_is_filled_in_by_one_call<D: Vendor>(rig: &VendorRig<D>) {
+    fn made<D: Vendor, T: Element>(rig: &VendorRig<D>, number: T) -> [usize; 4] {
         rig.fake().clear_log();
         drop(block_on(Tensor::full([1_000, 1_000], number).on(rig.runtime())).unwrap());
         calls(rig, FILLS)
@@ -370,14 +371,14 @@ fn a_number_of_up_to_four_bytes_is_filled_in_by_one_call(rig: &CudaRig) {
     assert_eq!(made(rig, 0x1234_5678_1234_5678_u64), [0, 0, 1, 0]);
     // Sent once, and copied on by the device.
     assert_eq!(made(rig, 1_f64), [0, 0, 0, 1]);
-    assert_eq!(calls(rig, ["cuMemcpyDtoDAsync_v2"]), [7], "from 64 KiB to 8 MB, doubling");
+    assert_eq!(calls(rig, ["cuMemcpyDtoDAsync"]), [7], "from 64 KiB to 8 MB, doubling");
     rig.settle_clean();
 }
 
-fn a_view_is_copied_in_as_few_calls_as_there_can_be(rig: &CudaRig) {
+fn a_view_is_copied_in_as_few_calls_as_there_can_be<D: Vendor>(rig: &VendorRig<D>) {
     let table =
         block_on(Tensor::arange(0_u32, 1, 6_000).on(rig.runtime())).unwrap().reshape([10, 20, 30]).unwrap();
-    let names = ["cuMemcpyDtoDAsync_v2", "cuMemcpy2DAsync_v2"];
+    let names = ["cuMemcpyDtoDAsync", "cuMemcpy2DAsync"];
     let copied = |view: Tensor<u32, _>| {
         rig.fake().clear_log();
         drop(block_on(view.dup().on(rig.runtime())).unwrap());

@@ -56,6 +56,8 @@ mod compile;
 mod device;
 mod driver;
 mod error;
+#[cfg(test)]
+mod headers;
 mod hip;
 mod image;
 #[cfg(feature = "compile")]

@@ -77,7 +77,7 @@ impl Loader {
         // SAFETY: 0 is the one flag there is; the call may be made any number of times, from any thread.
         let status = unsafe { (symbols.hipInit)(0) };
         if status != SUCCESS {
-            return Err(init_failed(&symbols, &library, status));
+            return Err(init_failed(&symbols, &library, "hipInit", status));
         }
         let mut devices: c_int = 0;
         // SAFETY: `devices` is a number's room.
@@ -85,7 +85,7 @@ impl Loader {
         match status {
             SUCCESS if devices > 0 => {}
             SUCCESS => return Err(Error::new(ErrorCode::NoDevice, [&BACKEND, &"it counts 0 devices"])),
-            _ => return Err(init_failed(&symbols, &library, status)),
+            _ => return Err(init_failed(&symbols, &library, "hipGetDeviceCount", status)),
         }
         let mut version = 0;
         // SAFETY: `version` is a number's room.
@@ -122,8 +122,8 @@ fn lacks(library: &Opened, wanted: Wanted) -> Error {
 }
 
 /// The error of a library that does not initialize, or initializes to nothing.
-fn init_failed(symbols: &Symbols, library: &Opened, status: hipError_t) -> Error {
-    let error = symbols.failure("hipInit", status);
+fn init_failed(symbols: &Symbols, library: &Opened, call: &'static str, status: hipError_t) -> Error {
+    let error = symbols.failure(call, status);
     let coded = match status {
         // Which of the two it says depends on what it found of the system's driver.
         NO_DEVICE | INVALID_DEVICE => Error::new(ErrorCode::NoDevice, [&BACKEND, &error]),

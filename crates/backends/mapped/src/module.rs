@@ -103,7 +103,8 @@ impl<D: WorkDriver> Module<D> {
         unsafe { Self::load(context, image.as_ptr().cast(), names) }
     }
 
-    /// The same, and no handle unloads it: it stays loaded for as long as the context is there, and nobody need know when its last kernel has ended.
+    /// The same, and no handle unloads it: it stays loaded for as long as the context is there, and nobody need know when its last kernel has ended. Where a context is the
+    /// device, as in HIP, that is for as long as the process.
     #[must_use]
     pub fn kept(mut self) -> Self {
         if let Some(loaded) = Arc::get_mut(&mut self.loaded) {

@@ -6,7 +6,7 @@
 use wakeline_core::Status;
 
 use crate::driver::{LineDriver, RawStream};
-use crate::error::CallError;
+use crate::error::{CallError, Kind};
 use crate::inner::Inner;
 
 /// How many such streams the making of another one looks at.
@@ -26,10 +26,25 @@ impl<D: LineDriver> Inner<D> {
     /// Whether nothing is left in it. Of one that is captured, or whose context has failed, nobody can tell.
     fn is_idle(&self, stream: RawStream) -> bool {
         // SAFETY: the context is bound, says the caller, and the stream alive.
-        let captured = unsafe { self.driver.capturing(stream) };
+        match unsafe { self.driver.capturing(stream) } {
+            Ok(false) => {}
+            Ok(true) => return false,
+            Err(error) => return self.cannot_tell(&error),
+        }
         // SAFETY: as above; it is not captured.
-        captured.is_ok_and(|captured| !captured)
-            && unsafe { self.driver.stream_query(stream) }.is_ok_and(|status| status == Status::Done)
+        match unsafe { self.driver.stream_query(stream) } {
+            Ok(status) => status == Status::Done,
+            Err(error) => self.cannot_tell(&error),
+        }
+    }
+
+    /// It is not known to be idle, and what a capture forbids is no failure.
+    #[cold]
+    fn cannot_tell(&self, error: &CallError) -> bool {
+        if error.kind != Kind::Capturing {
+            self.failed_in_drop(error);
+        }
+        false
     }
 
     /// Destroys those of them that are idle by now. The context is bound.

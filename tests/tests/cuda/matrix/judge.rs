@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Error, ErrorCode};
-use wakeline_cuda::{Cuda, LineDriver, kind};
 use wakeline_fake_driver::{Act, Fake, Live};
 use wakeline_mapped::Counts;
 use wakeline_mapped::driver::{CaptureMode, RawContext};
 use wakeline_mapped::error::{CallError, Kind};
 
+use super::extras::Extras;
 use super::program::{Program, Step};
 use super::row::Wrong;
 
@@ -40,8 +40,8 @@ const STORES: [&str; 2] = ["cuStreamWriteValue64", "cuLaunchHostFunc"];
 /// The calls by which a point is asked for.
 const ASKS: [&str; 3] = ["cuStreamIsCapturing", "cuStreamQuery", "cuEventQuery"];
 
-pub(super) fn is_sticky(status: i32) -> bool {
-    kind(status) == Kind::Sticky
+pub(super) fn is_sticky<D: Extras>(status: i32) -> bool {
+    D::kind(status) == Kind::Sticky
 }
 
 /// What was counted in between.
@@ -58,10 +58,10 @@ pub(super) fn since(now: &Counts, before: &Counts) -> Counts {
 }
 
 /// The calling thread has its own context and capture mode again.
-pub(super) fn thread(cuda: &Cuda, own: RawContext, wrong: Option<&Wrong>) -> Vec<String> {
+pub(super) fn thread<D: Extras>(driver: &D, own: RawContext, wrong: Option<&Wrong>) -> Vec<String> {
     let mut problems = Vec::new();
-    let name = wrong.map_or("", Wrong::name);
-    let current = cuda.current().unwrap();
+    let name = wrong.map_or("", Wrong::of_cuda);
+    let current = driver.current().unwrap();
     // Where the driver does not take it back, or has pushed another and denies it.
     let refuses = wrong.is_some_and(|wrong| matches!(wrong.act, Act::Fail(_)));
     let cannot = refuses && name == "cuCtxSetCurrent" || ["cuCtxCreate", "cuCtxPopCurrent"].contains(&name);
@@ -70,9 +70,9 @@ pub(super) fn thread(cuda: &Cuda, own: RawContext, wrong: Option<&Wrong>) -> Vec
             problems.push(format!("the thread's context is {current} and no longer {own}"));
         }
         // SAFETY: the caller's context is alive.
-        unsafe { cuda.set_current(own) }.unwrap();
+        unsafe { driver.set_current(own) }.unwrap();
     }
-    let mode = cuda.exchange_capture_mode(CaptureMode(0)).unwrap();
+    let mode = driver.exchange_capture_mode(CaptureMode(0)).unwrap();
     if mode != CaptureMode(0) && name != "cuThreadExchangeStreamCaptureMode" {
         problems.push(format!("the thread's capture mode is {mode:?}"));
     }
@@ -80,18 +80,18 @@ pub(super) fn thread(cuda: &Cuda, own: RawContext, wrong: Option<&Wrong>) -> Vec
 }
 
 /// Each failure is one that there may be, and comes in time.
-pub(super) fn steps(steps: &[Step], program: Program, wrong: Option<&Wrong>) -> Vec<String> {
+pub(super) fn steps<D: Extras>(steps: &[Step], program: Program, wrong: Option<&Wrong>) -> Vec<String> {
     let mut problems = Vec::new();
     for Step { what, error, took } in steps {
         let is_timeout = error.as_ref().is_some_and(|error| error.code() == ErrorCode::Timeout);
         // Looked for a million times, each time: a stamp of a kernel that does not run.
         let looks =
-            wrong.is_some_and(|wrong| wrong.act == Act::DropEffect && wrong.name() == "cuLaunchKernel");
+            wrong.is_some_and(|wrong| wrong.act == Act::DropEffect && wrong.of_cuda() == "cuLaunchKernel");
         if *took > LATE * if looks { 8 } else { 1 } && !is_timeout {
             problems.push(format!("{what} took {took:?}"));
         }
         let Some(error) = error else { continue };
-        if !wrong.is_some_and(|wrong| may_be(error, what, program, wrong)) {
+        if !wrong.is_some_and(|wrong| may_be::<D>(error, what, program, wrong)) {
             problems.push(format!("{what} failed with {error}"));
         }
     }
@@ -99,17 +99,22 @@ pub(super) fn steps(steps: &[Step], program: Program, wrong: Option<&Wrong>) -> 
 }
 
 /// Somebody was told of what the driver did wrong, or it was counted.
-pub(super) fn told(fake: &Fake, steps: &[Step], counted: &Counts, wrong: Option<&Wrong>) -> Option<String> {
+pub(super) fn told<D: Extras>(
+    fake: &Fake,
+    steps: &[Step],
+    counted: &Counts,
+    wrong: Option<&Wrong>,
+) -> Option<String> {
     let wrong = wrong?;
     let status = wrong.status()?;
     let told = steps.iter().filter_map(|step| step.error.as_ref()).any(|error| {
         // What a capture forbids is told as that, also in the reason for another way of storing words.
         let is_of_capture =
-            kind(status) == Kind::Capturing && error.to_string().contains("is being captured");
+            D::kind(status) == Kind::Capturing && error.to_string().contains("is being captured");
         names(error, wrong) || is_of_capture
     });
     let counted = counted.drop_failures > 0 || counted.slots_leaked > 0;
-    if told || counted || is_meant(wrong.name(), status) {
+    if told || counted || is_meant::<D>(wrong.of_cuda(), status) {
         return None;
     }
     // A query that said "not ready" has not failed.
@@ -129,12 +134,12 @@ pub(super) fn names(error: &Error, wrong: &Wrong) -> bool {
 }
 
 /// Whether a failure is one that this may lead to.
-fn may_be(error: &Error, what: &str, program: Program, wrong: &Wrong) -> bool {
-    let name = wrong.name();
-    let kind = wrong.status().map(kind);
+fn may_be<D: Extras>(error: &Error, what: &str, program: Program, wrong: &Wrong) -> bool {
+    let name = wrong.of_cuda();
+    let kind = wrong.status().map(D::kind);
     let source = core::error::Error::source(error).and_then(|source| source.downcast_ref::<CallError>());
     let is_the_call =
-        source.is_some_and(|source| source.call == name && Some(source.status) == wrong.status());
+        source.is_some_and(|source| source.call == wrong.name() && Some(source.status) == wrong.status());
     match error.code() {
         ErrorCode::Backend => {
             is_the_call
@@ -165,20 +170,20 @@ fn may_be(error: &Error, what: &str, program: Program, wrong: &Wrong) -> bool {
 /// Whether the driver began a capture and denies it, or does not end one.
 fn left_capturing(wrong: &Wrong) -> bool {
     match wrong.act {
-        Act::Fail(_) => wrong.name() == "cuStreamEndCapture",
-        Act::FailAfter(_) => wrong.name() == "cuStreamBeginCapture",
+        Act::Fail(_) => wrong.of_cuda() == "cuStreamEndCapture",
+        Act::FailAfter(_) => wrong.of_cuda() == "cuStreamBeginCapture",
         _ => false,
     }
 }
 
 /// Whether a failure of this call needs no word, by design.
-fn is_meant(name: &str, status: i32) -> bool {
-    match kind(status) {
+fn is_meant<D: Extras>(name: &str, status: i32) -> bool {
+    match D::kind(status) {
         _ if ASIDE.contains(&name) => true,
         Kind::NotSupported => STORES.contains(&name) || name == "cuThreadExchangeStreamCaptureMode",
         Kind::Capturing => ASKS.contains(&name),
         // At the end of the process nobody wants to know of drops.
-        Kind::Gone => is_of_drops(name),
+        Kind::Gone => is_of_drops(name) || D::DROPS_ASK && ASKS.contains(&name),
         // A driver that does not know of the attribute.
         Kind::Refused => name == "cuDeviceGetAttribute" && status == 1,
         Kind::OutOfMemory | Kind::Sticky => false,
@@ -210,7 +215,7 @@ pub(super) fn left(
 fn remains(now: &Live, before: &Live, counted: &Counts, row: (Program, Option<&Wrong>)) -> Vec<String> {
     let (program, wrong) = row;
     let kept = program.modules_kept().unwrap_or(u64::MAX / 2);
-    let name = wrong.map_or("", Wrong::name);
+    let name = wrong.map_or("", Wrong::of_cuda);
     let denies = wrong.is_some_and(|wrong| matches!(wrong.act, Act::FailAfter(_)));
     let binds = BINDS.contains(&name);
     // What it is, how much more there is than before, how much of it is counted, who makes and who ends it.

@@ -5,14 +5,13 @@
 use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{CompletionPort, Error, ErrorCode, Nanos, Strictness};
-use wakeline_cuda::kernels::{Kernels, OCCUPY, PTX, TimedSteps};
-use wakeline_cuda::{
-    Attribute, CompletionPath, ContextConfig, CuStream, Cuda, CudaContext, DeviceBuffer, Graph, HostBuffer,
-    Loader, Module, Ordinal, TimedStream,
-};
 use wakeline_fake_driver::Fake;
-use wakeline_std::StdClock;
+use wakeline_mapped::work::OCCUPY;
+use wakeline_mapped::{
+    CompletionPath, Context, ContextConfig, DeviceBuffer, Graph, HostBuffer, Kernels, Ordinal, Stream,
+};
 
+use super::extras::Extras;
 use super::hosts::Host;
 use crate::waiting::{PLANS, plan};
 
@@ -101,27 +100,26 @@ impl Program {
 }
 
 /// What is there before the program begins, made by a driver that works.
-pub(super) struct Stage {
+pub(super) struct Stage<D: Extras> {
     /// A stream by another owner in the context that the program uses.
-    theirs: CuStream,
-    timed: Option<TimedStream<StdClock>>,
-    pub(super) kernels: Kernels,
+    theirs: Stream<D>,
+    timed: Option<D::Timed>,
+    pub(super) kernels: Kernels<D>,
     /// The context that the program uses: the primary one.
-    pub(super) context: CudaContext,
-    pub(super) cuda: Cuda,
+    pub(super) context: Context<D>,
+    pub(super) driver: D,
 }
 
-impl Stage {
-    pub(super) fn set(cuda: Cuda, program: Program) -> Self {
+impl<D: Extras> Stage<D> {
+    pub(super) fn set(driver: D, program: Program) -> Self {
         let completion = if let Program::Wait(_, _, of) = program { of.path() } else { CompletionPath::Word };
         let config = ContextConfig { completion, strictness: Strictness::Strict, ..ContextConfig::default() };
-        let context = CudaContext::primary(&cuda, Ordinal(0), &config).unwrap();
+        let context = Context::primary(&driver, Ordinal(0), &config).unwrap();
         let kernels = Kernels::load(&context).unwrap();
-        let other = CudaContext::primary(&cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+        let other = Context::primary(&driver, Ordinal(0), &ContextConfig::default()).unwrap();
         let theirs = other.stream().unwrap();
-        let timed = matches!(program, Program::Wait(_, _, Of::Timed))
-            .then(|| TimedStream::new(&context.stream().unwrap(), StdClock::new()).unwrap());
-        Self { theirs, timed, kernels, context, cuda }
+        let timed = if matches!(program, Program::Wait(_, _, Of::Timed)) { D::timed(&context) } else { None };
+        Self { theirs, timed, kernels, context, driver }
     }
 }
 
@@ -135,9 +133,9 @@ pub(super) struct Step {
 }
 
 /// A program under way.
-pub(super) struct Script<'s> {
-    fake: &'s Fake,
-    stage: &'s Stage,
+pub(super) struct Script<'s, D: Extras> {
+    pub(super) fake: &'s Fake,
+    stage: &'s Stage<D>,
     /// Whether the driver does what it says it has done.
     is_honest: bool,
     pub(super) steps: Vec<Step>,
@@ -145,11 +143,11 @@ pub(super) struct Script<'s> {
     pub(super) wrong: Vec<String>,
 }
 
-impl<'s> Script<'s> {
-    pub(super) fn run(fake: &'s Fake, stage: &'s Stage, program: Program, is_honest: bool) -> Self {
+impl<'s, D: Extras> Script<'s, D> {
+    pub(super) fn run(fake: &'s Fake, stage: &'s Stage<D>, program: Program, is_honest: bool) -> Self {
         let mut script = Self { fake, stage, is_honest, steps: Vec::new(), wrong: Vec::new() };
         match program {
-            Program::Load => script.load(),
+            Program::Load => D::load_program(&mut script),
             Program::Context(made, completion) => {
                 script.context(made, completion, true);
                 script.context(made, completion, false);
@@ -161,14 +159,18 @@ impl<'s> Script<'s> {
             Program::Module => script.module(),
             Program::Memory => script.memory(),
             Program::Graph => script.graph(),
-            Program::Timed => script.timed(),
-            Program::Steps => script.timed_steps(),
+            Program::Timed => D::timed_program(&mut script),
+            Program::Steps => D::steps_program(&mut script),
         }
         script.drain();
         script
     }
 
-    fn step<T>(&mut self, what: &'static str, run: impl FnOnce(&'s Stage) -> Result<T, Error>) -> Option<T> {
+    pub(super) fn step<T>(
+        &mut self,
+        what: &'static str,
+        run: impl FnOnce(&'s Stage<D>) -> Result<T, Error>,
+    ) -> Option<T> {
         let start = Wall::now();
         let result = run(self.stage);
         let took = start.elapsed();
@@ -181,12 +183,16 @@ impl<'s> Script<'s> {
     }
 
     /// Tries a second time where it fails.
-    fn again<T>(&mut self, what: &'static str, run: impl Fn(&'s Stage) -> Result<T, Error>) -> Option<T> {
+    pub(super) fn again<T>(
+        &mut self,
+        what: &'static str,
+        run: impl Fn(&'s Stage<D>) -> Result<T, Error>,
+    ) -> Option<T> {
         self.step(what, &run).or_else(|| self.step(what, &run))
     }
 
     /// Until nothing that was enqueued can still happen: then buffers, words and kernels may go, whatever has failed.
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         let start = Wall::now();
         while self.fake.live().queued > 0 {
             if start.elapsed() > DRAINED {
@@ -197,19 +203,24 @@ impl<'s> Script<'s> {
         }
     }
 
-    fn occupied(&mut self, stream: &CuStream) -> Option<Wall> {
+    pub(super) fn occupied(&mut self, stream: &Stream<D>) -> Option<Wall> {
         self.occupied_by(&self.stage.kernels, stream)
     }
 
     /// Work, and when it was launched.
-    fn occupied_by(&mut self, kernels: &Kernels, stream: &CuStream) -> Option<Wall> {
+    fn occupied_by(&mut self, kernels: &Kernels<D>, stream: &Stream<D>) -> Option<Wall> {
         let launched = Wall::now();
         self.step("occupy", |_| kernels.occupy(stream, WORK)).map(|()| launched)
     }
 
     /// Waits, and sees that it does not end before the work that was launched.
-    fn wait<P>(&mut self, host: Host, text: &str, (port, of_kernel): (P, bool), launched: Option<Wall>)
-    where
+    pub(super) fn wait<P>(
+        &mut self,
+        host: Host,
+        text: &str,
+        (port, of_kernel): (P, bool),
+        launched: Option<Wall>,
+    ) where
         P: CompletionPort + Send + 'static,
         P::Line: Send + Sync + 'static,
     {
@@ -220,33 +231,16 @@ impl<'s> Script<'s> {
         }
     }
 
-    fn load(&mut self) {
-        let path = self.fake.path();
-        self.again("load by exported names", |_| Loader::new().path(path).without_proc_address().load());
-        let Some(cuda) = self.again("load", |_| Cuda::load_from(path)) else { return };
-        let Some(device) = self.again("device", |_| cuda.device(Ordinal(0))) else { return };
-        for _ in 0..2 {
-            self.step("name", |_| device.name());
-            self.step("uuid", |_| device.uuid());
-            self.step("attribute", |_| device.attribute(Attribute::MULTIPROCESSORS));
-            self.step("capability", |_| device.compute_capability());
-            self.step("stores", |_| device.stores_words());
-            self.step("maps", |_| device.maps_host_memory());
-            self.step("memory", |_| device.total_memory());
-            self.step("active", |_| device.primary_context_is_active());
-        }
-    }
-
     fn context(&mut self, made: Made, completion: CompletionPath, closes: bool) {
         let strictness = if made == Made::Strict { Strictness::Strict } else { Strictness::Fallback };
         let config =
             ContextConfig { completion, strictness, probe_ms_max: PROBE_MS, ..ContextConfig::default() };
         let context = self.again("context", |stage| match made {
-            Made::Primary => CudaContext::primary(&stage.cuda, Ordinal(0), &config),
-            Made::Created | Made::Strict => CudaContext::create(&stage.cuda, Ordinal(0), &config),
+            Made::Primary => Context::primary(&stage.driver, Ordinal(0), &config),
+            Made::Created | Made::Strict => stage.driver.context_beside(&config),
             Made::Foreign => {
                 // SAFETY: the stage's context is there until the program has ended.
-                unsafe { CudaContext::from_raw(&stage.cuda, stage.context.raw().as_ptr(), &config) }
+                unsafe { Context::from_raw(&stage.driver, stage.context.raw().as_ptr(), &config) }
             }
         });
         let Some(context) = context else { return };
@@ -275,16 +269,14 @@ impl<'s> Script<'s> {
     fn waits(&mut self, host: Host, text: &str) {
         let stage = self.stage;
         let stream = match &stage.timed {
-            Some(timed) => Some(timed.stream().clone()),
+            Some(timed) => Some(D::stream_of(timed)),
             None => self.again("stream", |stage| stage.context.stream()),
         };
         let Some(stream) = stream else { return };
         for _ in 0..2 {
             let launched = self.occupied(&stream);
             if let Some(timed) = &stage.timed {
-                if let Some(port) = self.step("timed port", |_| timed.port()) {
-                    self.wait(host, text, (port, false), launched);
-                }
+                D::wait_timed(self, host, text, timed, launched);
             } else if let Some(port) = self.step("port", |_| stream.port()) {
                 self.wait(host, text, (port, false), launched);
             }
@@ -321,7 +313,7 @@ impl<'s> Script<'s> {
         for raw in raws.into_iter().chain([1, 2].map(core::ptr::without_provenance_mut)) {
             let stream = self.again("foreign stream", |stage| {
                 // SAFETY: the stage has the one, and the others stand for streams that are always there.
-                unsafe { CuStream::from_raw(&stage.context, raw) }
+                unsafe { Stream::from_raw(&stage.context, raw) }
             });
             let Some(stream) = stream else { continue };
             for text in [PLANS[3], PLANS[6]] {
@@ -344,7 +336,7 @@ impl<'s> Script<'s> {
     fn module(&mut self) {
         let Some(stream) = self.again("stream", |stage| stage.context.stream()) else { return };
         for _ in 0..2 {
-            let Some(module) = self.again("module", |stage| Module::from_ptx(&stage.context, PTX)) else {
+            let Some(module) = self.again("module", |stage| D::module(&stage.context)) else {
                 return;
             };
             let Some(function) = self.again("function", |_| module.function(OCCUPY)) else { continue };
@@ -409,7 +401,7 @@ impl<'s> Script<'s> {
         }
         // A capture whose work fails.
         self.step("capture in vain", |stage| {
-            let given_up = |_: &Kernels| Err(Error::new(ErrorCode::PendedInline, []));
+            let given_up = |_: &Kernels<D>| Err(Error::new(ErrorCode::PendedInline, []));
             match Graph::capture(&stream, stage.kernels.clone(), given_up) {
                 Err(error) if error.code() == ErrorCode::PendedInline => Ok(()),
                 other => other.map(drop),
@@ -418,36 +410,5 @@ impl<'s> Script<'s> {
         if let Some(port) = self.again("port", |_| stream.port()) {
             self.wait(Host::Inline, PLANS[3], (port, false), None);
         }
-    }
-
-    fn timed(&mut self) {
-        let Some(stream) = self.again("stream", |stage| stage.context.stream()) else { return };
-        let timed = self.again("timed stream", |_| TimedStream::new(&stream, StdClock::new()));
-        let Some(timed) = timed else { return self.drain() };
-        for _ in 0..2 {
-            let launched = self.occupied(&stream);
-            if let Some(port) = self.step("timed port", |_| timed.port()) {
-                self.wait(Host::Inline, PLANS[4], (port, false), launched);
-            }
-        }
-        self.drain();
-    }
-
-    fn timed_steps(&mut self) {
-        let Some(stream) = self.again("stream", |stage| stage.context.stream()) else { return };
-        let steps = self.again("steps", |_| TimedSteps::new(&stream, StdClock::new()));
-        let Some(steps) = steps else { return self.drain() };
-        for graphed in [false, true] {
-            let before = Wall::now();
-            let launched = self.step("launch a step", |_| steps.launch(WORK, graphed));
-            if let Some(port) = self.step("port", |_| stream.port()) {
-                self.wait(Host::Inline, PLANS[3], (port, false), launched.map(|_| before));
-            }
-            self.drain();
-            if let Some(launched) = launched {
-                self.step("ended", |_| steps.ended(launched));
-            }
-        }
-        self.drain();
     }
 }

@@ -8,10 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use wakeline_core::{Error, ErrorCode, Nanos};
-use wakeline_cuda::kernels::Kernels;
-use wakeline_cuda::{ContextConfig, CuStream, Cuda, CudaContext, LineDriver, Ordinal};
-use wakeline_fake_driver::{Act, Fake, Rule};
+use wakeline_fake_driver::{Act, Fake, Rule, cuda_name};
+use wakeline_mapped::{Context, ContextConfig, Kernels, Ordinal, Stream};
 
+use super::extras::Extras;
 use super::judge;
 use super::program::{Program, Script, Stage, Step};
 use crate::waiting::{PLANS, wait};
@@ -70,6 +70,11 @@ impl Wrong {
         self.call.split("_v").next().unwrap_or_default()
     }
 
+    /// CUDA's name of the function.
+    pub(super) fn of_cuda(&self) -> &str {
+        cuda_name(&self.call).unwrap_or_else(|| self.name())
+    }
+
     pub(super) const fn status(&self) -> Option<i32> {
         match self.act {
             Act::Fail(status) | Act::FailAfter(status) => Some(status.0),
@@ -108,11 +113,15 @@ pub(super) struct Outcome {
 }
 
 /// Runs a program on a thread of its own, within a time. The stand-in is as new before, and to be given up where it hangs.
-pub(super) fn run(fake: &Arc<Fake>, program: Program, wrong: Option<Wrong>) -> Result<Outcome, String> {
+pub(super) fn run<D: Extras>(
+    fake: &Arc<Fake>,
+    program: Program,
+    wrong: Option<Wrong>,
+) -> Result<Outcome, String> {
     let (tell, told) = mpsc::channel();
     let fake = Arc::clone(fake);
     let thread = std::thread::Builder::new().name("row".to_owned()).spawn(move || {
-        let outcome = perform(&fake, program, wrong.as_ref());
+        let outcome = perform::<D>(&fake, program, wrong.as_ref());
         let _ = tell.send(outcome);
     });
     let thread = thread.map_err(|error| error.to_string())?;
@@ -133,15 +142,15 @@ pub(super) fn run(fake: &Arc<Fake>, program: Program, wrong: Option<Wrong>) -> R
 }
 
 /// Another context of the process, which nothing may happen to.
-struct Bystander {
-    stream: CuStream,
-    kernels: Kernels,
-    context: CudaContext,
+struct Bystander<D: Extras> {
+    stream: Stream<D>,
+    kernels: Kernels<D>,
+    context: Context<D>,
 }
 
-impl Bystander {
-    fn new(cuda: &Cuda) -> Self {
-        let context = CudaContext::create(cuda, Ordinal(0), &ContextConfig::default()).unwrap();
+impl<D: Extras> Bystander<D> {
+    fn new(driver: &D) -> Self {
+        let context = driver.context_beside(&ContextConfig::default()).unwrap();
         let kernels = Kernels::load(&context).unwrap();
         let bystander = Self { stream: context.stream().unwrap(), kernels, context };
         // What it makes for its first wait is there to the end.
@@ -154,7 +163,7 @@ impl Bystander {
     }
 }
 
-fn works(kernels: &Kernels, stream: &CuStream) -> Result<(), Error> {
+fn works<D: Extras>(kernels: &Kernels<D>, stream: &Stream<D>) -> Result<(), Error> {
     for text in [PLANS[3], PLANS[5]] {
         kernels.occupy(stream, Nanos::from_micros(20))?;
         wait(text, &mut stream.port()?)?;
@@ -162,17 +171,17 @@ fn works(kernels: &Kernels, stream: &CuStream) -> Result<(), Error> {
     Ok(())
 }
 
-fn perform(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> Outcome {
+fn perform<D: Extras>(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> Outcome {
     fake.reset();
-    let cuda = Cuda::load_from(fake.path()).unwrap();
-    let bystander = Bystander::new(&cuda);
+    let driver = D::load_from(fake.path()).unwrap();
+    let bystander = Bystander::new(&driver);
     // SAFETY: the bystander's context is there to the end.
-    unsafe { cuda.set_current(bystander.context.raw()) }.unwrap();
+    unsafe { driver.set_current(bystander.context.raw()) }.unwrap();
     // Keeps the primary context, so that what is left in it can be seen.
-    cuda.retain(Ordinal(0)).unwrap();
+    driver.retain(Ordinal(0)).unwrap();
     let before = fake.live();
-    let stage = Stage::set(cuda.clone(), program);
-    let counted_before = cuda.census().counts();
+    let stage = Stage::set(driver.clone(), program);
+    let counted_before = driver.counts();
     fake.clear_log();
 
     let rule = wrong.map(|wrong| fake.rule(wrong.rule()));
@@ -188,20 +197,20 @@ fn perform(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> Outcome {
         }
     }
 
-    problems.extend(judge::thread(&cuda, bystander.context.raw(), wrong));
+    problems.extend(judge::thread(&driver, bystander.context.raw(), wrong));
     problems.extend(after(&stage, program, &steps, wrong));
     problems.extend(bystander.goes_on().err());
     problems.extend(settled(&stage.context, is_honest));
     drop(stage);
-    let counted = judge::since(&cuda.census().counts(), &counted_before);
-    problems.extend(judge::steps(&steps, program, wrong));
-    problems.extend(judge::told(fake, &steps, &counted, wrong));
+    let counted = judge::since(&driver.counts(), &counted_before);
+    problems.extend(judge::steps::<D>(&steps, program, wrong));
+    problems.extend(judge::told::<D>(fake, &steps, &counted, wrong));
     problems.extend(judge::left(fake, &before, &counted, (program, wrong)));
     problems.extend(fake.violations().into_iter().map(|text| format!("the driver was misused: {text}")));
 
     drop(bystander);
     // SAFETY: retained above, and nothing of the context is in use but what is leaked.
-    unsafe { cuda.release(Ordinal(0)) }.unwrap();
+    unsafe { driver.release(Ordinal(0)) }.unwrap();
     outcome.problems = problems;
     outcome
 }
@@ -229,10 +238,15 @@ fn let_go<T>(fake: &Fake, wrong: Option<&Wrong>, run: impl FnOnce() -> T) -> T {
 }
 
 /// Whether the context is as it should be when the driver works again: broken with the first cause, or as good as new.
-fn after(stage: &Stage, program: Program, steps: &[Step], wrong: Option<&Wrong>) -> Vec<String> {
+fn after<D: Extras>(
+    stage: &Stage<D>,
+    program: Program,
+    steps: &[Step],
+    wrong: Option<&Wrong>,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let is_others = matches!(program, Program::Load | Program::Context(..));
-    let sticky = wrong.and_then(Wrong::status).is_some_and(judge::is_sticky);
+    let sticky = wrong.and_then(Wrong::status).is_some_and(judge::is_sticky::<D>);
     let first =
         steps.iter().filter_map(|step| step.error.as_ref()).find(|error| error.code() == ErrorCode::Backend);
     if let Some(first) = first.filter(|_| sticky && !is_others) {
@@ -258,7 +272,7 @@ fn after(stage: &Stage, program: Program, steps: &[Step], wrong: Option<&Wrong>)
 }
 
 /// Waits until all stores have landed.
-fn settled(context: &CudaContext, is_honest: bool) -> Option<String> {
+fn settled<D: Extras>(context: &Context<D>, is_honest: bool) -> Option<String> {
     let start = std::time::Instant::now();
     while is_honest && context.slots().settling > 0 {
         if start.elapsed() > Duration::from_secs(2) {
