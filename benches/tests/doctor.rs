@@ -31,7 +31,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
 
     let report = json(&output);
     for (pointer, keys) in [
-        ("", "version release quick machine park timers io_uring executors gpu cuda metal settings next"),
+        ("", "version release quick machine park timers io_uring executors gpu cuda hip metal settings next"),
         (
             "/machine",
             "cpu cpu_vendor arch cpus_online cpus_usable is_virtual is_virtual_hint os kernel clock_source \
@@ -49,6 +49,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
         ("/executors/0", "requested granted warnings"),
         ("/gpu", "loader_cache_read libraries nvidia_driver devices device_nodes"),
         ("/cuda", "version lacks devices error default_runtime default_runtime_error"),
+        ("/hip", "version library lacks devices error"),
         ("/metal", "built works error"),
         ("/gpu/libraries/0", "name what path version found_by_loader"),
         ("/settings", "names values error"),
@@ -74,6 +75,7 @@ fn the_json_has_every_section_and_takes_a_moment() {
     assert_ne!(report["park"]["hardware_kind"].is_null(), report["park"]["hardware_why_not"].is_null());
     // Either the driver says what it is or it is said why there is none.
     assert_ne!(report["cuda"]["version"].is_null(), report["cuda"]["error"].is_null());
+    assert_ne!(report["hip"]["version"].is_null(), report["hip"]["error"].is_null());
 }
 
 #[test]

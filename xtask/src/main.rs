@@ -9,6 +9,7 @@ mod ci;
 mod cmd;
 mod deps;
 mod doctor;
+mod hip;
 mod instructions;
 mod interop;
 mod loom;
@@ -47,6 +48,7 @@ enum Task {
     Targets(targets::Args),
     /// Execute the parks of x86-64 on two emulated processors, and write down what they did
     Parks(AllowMissing),
+    Hip(AllowMissing),
     /// Run many seeded simulated runs
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
@@ -88,6 +90,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Loom => loom::run(),
         Task::Targets(args) => targets::run(&args),
         Task::Parks(args) => missing::settle(parks::run(), args.allow_missing).map(drop),
+        Task::Hip(args) => missing::settle(hip::run(), args.allow_missing).map(drop),
         Task::Soak(args) => soak::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),

@@ -10,10 +10,11 @@
 //! | `cuda` | `wakeline::cuda`: awaiting CUDA streams; the driver is loaded at run time |
 //! | `cudarc` | `wakeline::cuda::FromCudarc`: awaiting cudarc's streams; choose a CUDA version by a feature of your own dependency on cudarc |
 //! | `compile` | kernels from CUDA C at run time: `wakeline::cuda::Compiler`, and `compiler`, one by the environment |
+//! | `hip` | `wakeline::hip`: awaiting HIP streams; the library is loaded at run time |
 //! | `metal` | `wakeline::metal`: awaiting Metal's command buffers, on Apple's systems |
 //! | `ops` | `wakeline::ops`: lazy device operations, on those backends that are on; with `cuda`, `default_runtime` |
 //! | `sim` | `wakeline::sim`: the simulated device |
-//! | `tensor` | `wakeline::tensor`: tensors and kernels on them, with `ops`; `CudaTensor`, `SimTensor` |
+//! | `tensor` | `wakeline::tensor`: tensors and kernels on them, with `ops`; `CudaTensor`, `HipTensor`, `SimTensor` |
 //! | `wordwait` | `wakeline::wordwait`: parking on a completion line in hardware |
 //!
 //! Features only add: any of them may be on together.
@@ -43,6 +44,9 @@ pub use wakeline_core::*;
 #[cfg(feature = "cuda")]
 #[doc(inline)]
 pub use wakeline_cuda as cuda;
+#[cfg(feature = "hip")]
+#[doc(inline)]
+pub use wakeline_hip as hip;
 #[cfg(feature = "metal")]
 #[doc(inline)]
 pub use wakeline_metal as metal;
@@ -62,6 +66,10 @@ pub use wakeline_wordwait as wordwait;
 /// Numbers in memory of a CUDA device.
 #[cfg(all(feature = "cuda", feature = "tensor"))]
 pub type CudaTensor<T> = tensor::Tensor<T, cuda::CudaDevice>;
+
+/// Numbers in memory of a HIP device.
+#[cfg(all(feature = "hip", feature = "tensor"))]
+pub type HipTensor<T> = tensor::Tensor<T, hip::HipDevice>;
 
 /// Numbers in memory of a simulated device.
 #[cfg(all(feature = "sim", feature = "tensor"))]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::cmd::Cmd;
-use crate::{deps, instructions, interop, loom, soak, targets, tidy};
+use crate::{deps, hip, instructions, interop, loom, missing, soak, targets, tidy};
 
 /// One gate.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ pub(crate) const STEPS: &[Step] = &[
         Group::Interop,
         interop::run,
     ),
+    step("hip", "AMD's library and headers are what the backend believes of them", Group::Tests, hip),
     step("loom", "what threads share is right in every interleaving", Group::Loom, loom::run),
     step("targets", "every target builds, and runs where it can", Group::Targets, targets::run_for_ci),
     step("soak", "seeded simulated runs lose no wait", Group::Soak, soak),
@@ -112,6 +113,11 @@ fn docs() -> Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings")
         .words("doc --workspace --all-features --no-deps --locked")
         .run()
+}
+
+/// Where its packages cannot be had it says so and goes on.
+fn hip() -> Result<()> {
+    missing::settle(hip::run(), true).map(drop)
 }
 
 fn soak() -> Result<()> {

@@ -1,7 +1,7 @@
 //! What this machine can do for a wait: `cargo xtask doctor [--json] [--quick]`.
 //!
 //! It tells what is there, what stands in for what is not, how exact timers are, and what to do next. It changes
-//! nothing: settings of threads are set back. NVIDIA's driver is loaded where there is one, and the store of a word tried out on each device
+//! nothing: settings of threads are set back. NVIDIA's driver and AMD's library are loaded where there are some, and the store of a word tried out on each device
 //! (not with `--quick`).
 //!
 //! | file | what |
@@ -13,6 +13,7 @@
 //! | `ring.rs` | `io_uring` |
 //! | `gpu.rs` | libraries and devices, found by their files alone |
 //! | `cuda.rs` | what NVIDIA's driver says, and whether a store lands |
+//! | `hip.rs` | what AMD's library says, and whether a store lands |
 //! | `metal.rs` | whether Metal gives what its points need |
 //! | `parse.rs` | reading what systems and tools print |
 //! | `next.rs` | what to do next |
@@ -25,6 +26,7 @@
 
 mod cuda;
 mod gpu;
+mod hip;
 mod machine;
 mod metal;
 mod next;

@@ -6,6 +6,7 @@ use wakeline_uring::Probe;
 
 use crate::cuda::Driver;
 use crate::gpu::Gpu;
+use crate::hip::Hip;
 use crate::machine::Machine;
 use crate::metal::Metal;
 use crate::next;
@@ -27,6 +28,7 @@ pub(crate) struct Report {
     pub(crate) executors: Vec<Executor>,
     pub(crate) gpu: Gpu,
     pub(crate) cuda: Driver,
+    pub(crate) hip: Hip,
     pub(crate) metal: Metal,
     pub(crate) settings: Environment,
     /// What to do next, the most useful first.
@@ -91,6 +93,7 @@ impl Report {
             executors: executors(caps)?,
             gpu: Gpu::find(),
             cuda: Driver::ask(!quick),
+            hip: Hip::ask(!quick),
             metal: Metal::ask(),
             settings: environment(Settings::from_env()),
             next: Vec::new(),

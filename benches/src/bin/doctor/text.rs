@@ -115,6 +115,7 @@ pub(crate) fn page(report: &Report) -> String {
     page.line("", "(by what the kernel and the processor allow)");
     gpu(&mut page, report);
     cuda(&mut page, report);
+    hip(&mut page, report);
     default_runtime(&mut page, report);
     page.line("Metal", report.metal.text());
     settings(&mut page, report);
@@ -312,6 +313,32 @@ fn cuda(page: &mut Page, report: &Report) {
             None => "not tried out".to_owned(),
         };
         page.line("  words", &format!("{says}; {tried}"));
+        for warning in &gpu.warnings {
+            page.line("  warning", &format!("{}: {}", warning.code, warning.text));
+        }
+    }
+}
+
+fn hip(page: &mut Page, report: &Report) {
+    let hip = &report.hip;
+    page.section("HIP (the library is asked)");
+    match (&hip.version, &hip.library, &hip.error) {
+        (Some(version), Some(library), _) => page.line("library", &format!("{library}, of HIP {version}")),
+        (_, _, Some(error)) => page.line("library", &error.text),
+        _ => page.line("library", "unknown"),
+    }
+    if !hip.lacks.is_empty() {
+        page.line("it lacks", &hip.lacks.join(", "));
+    }
+    for (number, gpu) in hip.devices.iter().enumerate() {
+        let arch = gpu.arch.as_ref().map_or(String::new(), |text| format!(", {text}"));
+        let memory = gpu.memory_bytes.map_or(String::new(), |bytes| format!(", {} GiB", bytes >> 30));
+        page.line(&format!("device {number}"), &format!("{}{arch}{memory}", or_unknown(gpu.name.as_ref())));
+        let tried = match &gpu.completion {
+            Some(path) => format!("tried out: completion by {path}"),
+            None => "not tried out".to_owned(),
+        };
+        page.line("  words", &tried);
         for warning in &gpu.warnings {
             page.line("  warning", &format!("{}: {}", warning.code, warning.text));
         }

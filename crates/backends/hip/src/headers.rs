@@ -104,7 +104,7 @@ fn text() -> String {
 /// Whether a C compiler takes the file; what it says.
 fn compiles(text: &str) -> (bool, String) {
     // tidy: allow(env) a test needs a folder, and headers may be in another than the system's
-    let (folder, headers) = (std::env::temp_dir(), std::env::var_os("WAKELINE_TEST_HIP_HEADERS"));
+    let (folder, headers) = (std::env::temp_dir(), std::env::var_os("TEST_HIP_HEADERS"));
     let path = folder.join(format!("wakeline-hip-headers-{}.c", std::process::id()));
     std::fs::write(&path, text).unwrap();
     let mut compiler = Command::new("cc");
