@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::cmd::Cmd;
 use crate::missing::Missing;
@@ -15,6 +15,9 @@ const PACKAGES: &[&str] = &["libamdhip64-5", "libamdhip64-dev"];
 
 /// A header of theirs, and where the library is.
 const HEADER: &str = "/usr/include/hip/hip_runtime_api.h";
+
+/// How many tests there are.
+const TESTS: usize = 3;
 
 /// Runs the tests.
 ///
@@ -36,5 +39,12 @@ pub(crate) fn run() -> Result<()> {
         .into());
     }
     // As the workspace's tests are built: nothing is built again for it.
-    Cmd::cargo().words("test --workspace --lib --locked -- --ignored headers::real_").run()
+    let mut held = 0;
+    Cmd::cargo()
+        .words("test --workspace --lib --locked --quiet -- --format pretty --ignored headers::real_")
+        .run_reading(|line| {
+            held += usize::from(line.starts_with("test headers::real_") && line.ends_with(" ok"));
+        })?;
+    ensure!(held == TESTS, "{held} tests of {TESTS} were run: are they named `headers::real_..`?");
+    Ok(())
 }

@@ -48,6 +48,7 @@ enum Task {
     Targets(targets::Args),
     /// Execute the parks of x86-64 on two emulated processors, and write down what they did
     Parks(AllowMissing),
+    /// Hold the HIP backend's table of functions against AMD's own library and headers
     Hip(AllowMissing),
     /// Run many seeded simulated runs
     Soak(soak::Args),

@@ -123,8 +123,19 @@ impl Item {
 
     /// Whether it is one of the tests that `driver_tests!` or `device_tests!` lists: the compiler warns of one that they do not list.
     fn is_driver_test(&self) -> bool {
-        let head = self.bare_head();
-        let takes = ["(rig: &Rig)", "(rig: &CudaRig)", "<R: OpsRig>(rig: &R)"];
+        let words = self.bare_head().split_whitespace().collect::<Vec<_>>().join(" ");
+        let head = words.replace("( ", "(").replace(", )", ")");
+        let takes = [
+            "(rig: &Rig)",
+            "<D: Extras>(_: &Rig<D>)",
+            "<D: Vendor>(rig: &Rig<D>)",
+            "<D: Vendor>(rig: &VendorRig<D>)",
+            "(rig: &Rig<Cuda>)",
+            "(rig: &Rig<Hip>)",
+            "(rig: &CudaRig)",
+            "(rig: &HipRig)",
+            "<R: OpsRig>(rig: &R)",
+        ];
         head.starts_with("fn ") && takes.iter().any(|end| head.ends_with(end))
     }
 
@@ -180,10 +191,11 @@ mod tests {
 
     #[test]
     fn tests_on_a_driver_are_known_by_what_they_take() {
-        let all = items(&lex("fn one(rig: &Rig) { x }\nfn two(rig: &Rig) -> u8 { 1 }\nfn three() {}\n"));
+        let all =
+            items(&lex("fn one(rig: &Rig<Hip>) { x }\nfn two(rig: &Rig<Hip>) -> u8 { 1 }\nfn three() {}\n"));
         assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, false, false]);
         let all = items(&lex(
-            "fn one<R: OpsRig>(rig: &R) { x }\nfn two(rig: &CudaRig) { x }\nfn three<R>(rig: &R) { x }\n",
+            "fn one<R: OpsRig>(rig: &R) { x }\nfn two<D: Vendor>(\n    rig: &Rig<D>,\n) { x }\nfn three<R>(rig: &R) { x }\n",
         ));
         assert_eq!(all.iter().map(Item::is_test_fn).collect::<Vec<_>>(), [true, true, false]);
     }

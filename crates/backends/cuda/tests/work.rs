@@ -118,7 +118,7 @@ fn a_kernel_that_is_not_there_is_named() {
         assert_eq!(error.args()[..2], ["cuda", "cuModuleGetFunction"]);
         assert!(error.args()[2].ends_with("(the kernel `no_such_kernel`)"), "{error}");
         let error = module.function("zero\0inside").unwrap_err();
-        assert_eq!(error.code(), wakeline_core::ErrorCode::InvalidSetting, "{error}");
+        assert_eq!(error.code(), ErrorCode::InvalidSetting, "{error}");
     });
 }
 

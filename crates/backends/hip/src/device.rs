@@ -13,8 +13,7 @@ use crate::sys::{
     ARCH_NAME_AT_R0000, ARCH_NAME_AT_R0600, ARCH_NAME_BYTES, ATTRIBUTE_COMPUTE_MAJOR,
     ATTRIBUTE_COMPUTE_MINOR, ATTRIBUTE_COOPERATIVE_LAUNCH, ATTRIBUTE_INTEGRATED, ATTRIBUTE_MAPS_HOST_MEMORY,
     ATTRIBUTE_MEMORY_POOLS, ATTRIBUTE_MULTIPROCESSORS, ATTRIBUTE_SHARED_BYTES, ATTRIBUTE_UNIFIED_ADDRESSING,
-    ATTRIBUTE_WAITS_FOR_WORDS, ATTRIBUTE_WARP, INVALID_VALUE, PROPERTIES_BYTES, hipDevice_t, hipDeviceProp_t,
-    hipError_t,
+    ATTRIBUTE_WAITS_FOR_WORDS, ATTRIBUTE_WARP, INVALID_VALUE, PROPERTIES_BYTES, hipDevice_t,
 };
 
 /// The longest name that is read, in bytes.
@@ -198,15 +197,14 @@ impl Device {
     }
 
     pub(crate) fn gfx(&self) -> Result<GfxArch, CallError> {
-        type Properties = unsafe extern "system" fn(*mut hipDeviceProp_t, c_int) -> hipError_t;
         let symbols = self.hip.symbols();
-        let (call, ask, at): (_, Properties, _) = match symbols.hipGetDevicePropertiesR0600 {
-            Some(ask) => ("hipGetDevicePropertiesR0600", ask, ARCH_NAME_AT_R0600),
-            None => {
-                let call = "hipGetDeviceProperties";
-                (call, self.hip.had(call, symbols.hipGetDeviceProperties)?, ARCH_NAME_AT_R0000)
-            }
+        let older = || {
+            let call = "hipGetDeviceProperties";
+            Ok((call, self.hip.had(call, symbols.hipGetDeviceProperties)?, ARCH_NAME_AT_R0000))
         };
+        let newer = symbols.hipGetDevicePropertiesR0600;
+        let (call, ask, at) =
+            newer.map_or_else(older, |ask| Ok(("hipGetDevicePropertiesR0600", ask, ARCH_NAME_AT_R0600)))?;
         // Numbers of 64 bits, to be aligned as the properties' own are.
         let mut properties = vec![0_u64; PROPERTIES_BYTES / size_of::<u64>()];
         let room = properties.as_mut_ptr().cast::<c_void>();

@@ -1,6 +1,6 @@
 //! The HIP backend of wakeline: AMD's `libamdhip64`, loaded when the program asks for it.
 //!
-//! Nothing of ROCm is needed to build, and nothing is linked: [`Hip::load`] opens the library, looks each function up by its name, and says by [`Caps`] what this one
+//! No toolkit is needed to build, and nothing is linked: [`Hip::load`] opens the library, looks each function up by its name, and says by [`Caps`] what this one
 //! can do. Where there is no library, or no device, it says that.
 //!
 //! | here | what for |

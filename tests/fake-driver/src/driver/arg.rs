@@ -161,10 +161,6 @@ impl<T> List<T> {
 }
 
 impl<T: Copy> List<T> {
-    pub(super) const fn none() -> Self {
-        Self(core::ptr::null())
-    }
-
     pub(super) fn is_null(self) -> bool {
         self.0.is_null()
     }

@@ -231,13 +231,11 @@ fn release(state: &mut State, device: c_int) -> Answer {
     device::checked(state, device)?;
     let handle = state.primary_of(device);
     let retained = state.contexts.get_mut(&handle).filter(|context| context.retains > 0);
-    match retained {
-        Some(context) => context.retains -= 1,
-        None => {
-            state.violation(&format!("the primary context of device {device} is not retained"));
-            return Err(Status::INVALID_CONTEXT.into());
-        }
-    }
+    let Some(context) = retained else {
+        state.violation(&format!("the primary context of device {device} is not retained"));
+        return Err(Status::INVALID_CONTEXT.into());
+    };
+    context.retains -= 1;
     Ok(())
 }
 

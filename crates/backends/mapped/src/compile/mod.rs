@@ -109,6 +109,7 @@ impl<R: RtcVendor> Compiler<R> {
     /// - [`HeaderMissing`](ErrorCode::HeaderMissing): with the folders that were looked in, and the log as its source.
     /// - [`ArchUnsupported`](ErrorCode::ArchUnsupported): it cannot make anything for this one.
     /// - [`InvalidSetting`](ErrorCode::InvalidSetting): an option that has another way.
+    #[expect(clippy::needless_pass_by_value, reason = "a value as any, of two bytes with CUDA")]
     pub fn compile(
         &self,
         source: &str,

@@ -92,7 +92,7 @@ pub enum Opt<'a> {
 /// What code is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// As the compiler takes it: "sm_90".
+    /// As the compiler takes it: `sm_90`.
     pub text: String,
     /// Whether it is machine code, and no text for the driver to compile.
     pub is_machine_code: bool,

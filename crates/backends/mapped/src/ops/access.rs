@@ -185,8 +185,8 @@ pub(super) unsafe fn fill<D: WorkDriver>(
 pub(super) unsafe fn copy<D: WorkDriver>(
     context: &Context<D>,
     stream: &Stream<D>,
-    from: End<'_, D>,
-    to: End<'_, D>,
+    from: &End<'_, D>,
+    to: &End<'_, D>,
     len: usize,
 ) -> Result<(), Error> {
     let (from, to) = (from.found(len)?, to.found(len)?);
@@ -206,8 +206,8 @@ pub(super) unsafe fn copy<D: WorkDriver>(
 pub(super) unsafe fn copy_rows<D: WorkDriver>(
     context: &Context<D>,
     stream: &Stream<D>,
-    from: End<'_, D>,
-    to: End<'_, D>,
+    from: &End<'_, D>,
+    to: &End<'_, D>,
     rows: Rows,
 ) -> Result<(), Error> {
     let Rows { len, count, from_pitch, to_pitch } = rows;

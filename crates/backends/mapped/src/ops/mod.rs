@@ -343,7 +343,7 @@ impl<D: WorkDriver> Memory for OpDevice<D> {
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::copy(&self.context, stream, End::Device(from), End::Device(to), len) }
+        unsafe { access::copy(&self.context, stream, &End::Device(from), &End::Device(to), len) }
     }
 
     fn upload(
@@ -355,7 +355,7 @@ impl<D: WorkDriver> Memory for OpDevice<D> {
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::copy(&self.context, stream, host(from), End::Device(to), len) }
+        unsafe { access::copy(&self.context, stream, &host(from), &End::Device(to), len) }
     }
 
     fn download(
@@ -367,7 +367,7 @@ impl<D: WorkDriver> Memory for OpDevice<D> {
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::copy(&self.context, stream, End::Device(from), host(to), len) }
+        unsafe { access::copy(&self.context, stream, &End::Device(from), &host(to), len) }
     }
 
     fn copy_rows(
@@ -379,7 +379,7 @@ impl<D: WorkDriver> Memory for OpDevice<D> {
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::copy_rows(&self.context, stream, End::Device(from), End::Device(to), rows) }
+        unsafe { access::copy_rows(&self.context, stream, &End::Device(from), &End::Device(to), rows) }
     }
 
     fn upload_rows(
@@ -391,7 +391,7 @@ impl<D: WorkDriver> Memory for OpDevice<D> {
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::copy_rows(&self.context, stream, host(from), End::Device(to), rows) }
+        unsafe { access::copy_rows(&self.context, stream, &host(from), &End::Device(to), rows) }
     }
 
     fn download_rows(
@@ -403,7 +403,7 @@ impl<D: WorkDriver> Memory for OpDevice<D> {
         _: Promise,
     ) -> Result<(), Error> {
         // SAFETY: as the promise says.
-        unsafe { access::copy_rows(&self.context, stream, End::Device(from), host(to), rows) }
+        unsafe { access::copy_rows(&self.context, stream, &End::Device(from), &host(to), rows) }
     }
 }
 
