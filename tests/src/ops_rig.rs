@@ -46,7 +46,7 @@ pub const ONE: Shape = Shape::new([1; 3], [1; 3]);
 /// A device of operations, a watcher and a runtime.
 pub trait OpsRig {
     /// The device.
-    type Device: port::Graphs + port::Gates + port::Pools;
+    type Device: port::Launch + port::Gates + port::Pools;
 
     /// The runtime, of [`STREAMS`] streams in turn.
     fn runtime(&self) -> &Runtime<Self::Device>;
@@ -408,12 +408,18 @@ pub struct Test {
     pub leaves: bool,
 }
 
+/// A rig whose device has graphs.
+pub trait GraphRig: OpsRig<Device: port::Graphs> {}
+
+impl<R: OpsRig<Device: port::Graphs>> GraphRig for R {}
+
 /// Lists functions as tests: `device_tests![Everywhere: one, two; Fake: three]`.
 ///
 /// | | runs on |
 /// |---|---|
 /// | `Everywhere` | the simulated device, the stand-in for both vendors, a GPU; generic over [`OpsRig`] |
 /// | `EverywhereLeaving` | the same, and it may leave something behind |
+/// | `Graphs`, `GraphsLeaving` | the simulated device, CUDA on the stand-in, a GPU; generic over [`GraphRig`] |
 /// | `Vendors`, `VendorsLeaving` | the stand-in for both vendors, a GPU; generic over [`Vendor`] |
 /// | `Fakes`, `FakesLeaving` | the stand-in for both vendors alone: it makes the driver fail, or looks into it |
 /// | `Cuda`, `CudaLeaving` | CUDA on the stand-in, a GPU |
@@ -425,6 +431,8 @@ macro_rules! device_tests {
     };
     (@ Everywhere $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, false) };
     (@ EverywhereLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, true) };
+    (@ Graphs $name:ident) => { $crate::device_tests!(@test $name, Some($name), None, true, false) };
+    (@ GraphsLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), None, true, true) };
     (@ Vendors $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, false) };
     (@ VendorsLeaving $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, true) };
     (@ Fakes $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, false) };

@@ -17,12 +17,12 @@ use wakeline_ops::{
 use wakeline_std::block_on;
 use wakeline_tensor::{KernelArg, Launch, Tensor, set_kernel};
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, OpsRig, affine, poll_once, until};
+use wakeline_tests::ops_rig::{CudaRig, GraphRig, OpsRig, affine, poll_once, until};
 
 use crate::ms;
 
 device_tests![
-    Everywhere: launches_do_all_of_it_and_are_awaited_one_by_one,
+    Graphs: launches_do_all_of_it_and_are_awaited_one_by_one,
         branches_of_a_zip_are_branches_of_the_graph,
         case_6_eager_work_and_launches_take_turns,
         case_7_the_end_of_one_launch_says_nothing_of_the_next,
@@ -33,7 +33,7 @@ device_tests![
         launches_in_several_streams_and_from_several_threads_are_ordered,
         a_graph_becomes_another_of_the_same_nodes_and_no_other,
         a_kernel_of_a_graph_gets_other_arguments;
-    EverywhereLeaving: a_fault_in_a_launch_ends_all_of_them;
+    GraphsLeaving: a_fault_in_a_launch_ends_all_of_them;
     Cuda: case_32_a_stream_that_others_capture_takes_no_operation,
         a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do;
     Fake: a_graph_that_the_driver_does_not_take_names_the_node,
@@ -45,27 +45,27 @@ type Numbers<R> = Tensor<u32, <R as OpsRig>::Device>;
 
 const LEN: usize = 64;
 
-fn full<R: OpsRig>(rig: &R, number: u32) -> Numbers<R> {
+fn full<R: GraphRig>(rig: &R, number: u32) -> Numbers<R> {
     block_on(Tensor::full(LEN, number).on(rig.runtime())).unwrap()
 }
 
-fn read<R: OpsRig>(rig: &R, tensor: &Numbers<R>) -> Vec<u32> {
+fn read<R: GraphRig>(rig: &R, tensor: &Numbers<R>) -> Vec<u32> {
     block_on(tensor.to_host().on(rig.runtime())).unwrap()
 }
 
-fn stream<R: OpsRig>(rig: &R) -> Stream<R::Device> {
+fn stream<R: GraphRig>(rig: &R) -> Stream<R::Device> {
     rig.runtime().stream(Priority::Normal).unwrap()
 }
 
 /// A chain of so many kernels, each of which multiplies and adds.
-fn chain<R: OpsRig>(rig: &R, tensor: &Numbers<R>, steps: &[(u32, u32)]) -> Graph<R::Device> {
+fn chain<R: GraphRig>(rig: &R, tensor: &Numbers<R>, steps: &[(u32, u32)]) -> Graph<R::Device> {
     let graph = Graph::scope(&stream(rig), |graph| {
         steps.iter().try_for_each(|(factor, addend)| graph.record(rig.affine(tensor, *factor, *addend)))
     });
     graph.unwrap()
 }
 
-fn launches_do_all_of_it_and_are_awaited_one_by_one<R: OpsRig>(rig: &R) {
+fn launches_do_all_of_it_and_are_awaited_one_by_one<R: GraphRig>(rig: &R) {
     let tensor = full(rig, 1);
     let steps: Vec<_> = (0..32).map(|n| (3, n)).collect();
     let graph = chain(rig, &tensor, &steps);
@@ -83,7 +83,7 @@ fn launches_do_all_of_it_and_are_awaited_one_by_one<R: OpsRig>(rig: &R) {
     }
 }
 
-fn branches_of_a_zip_are_branches_of_the_graph<R: OpsRig>(rig: &R) {
+fn branches_of_a_zip_are_branches_of_the_graph<R: GraphRig>(rig: &R) {
     let [one, two, three] = [1, 2, 3].map(|number| full(rig, number));
     let step = |tensor: &Numbers<R>, factor| rig.affine(tensor, factor, 0);
     let both = zip!(step(&one, 2), zip!(step(&two, 3), step(&three, 5))).map(drop);
@@ -109,7 +109,7 @@ fn branches_of_a_zip_are_branches_of_the_graph<R: OpsRig>(rig: &R) {
 }
 
 /// A graph reset a counter, and who waited for eager work got stuck.
-fn case_6_eager_work_and_launches_take_turns<R: OpsRig>(rig: &R) {
+fn case_6_eager_work_and_launches_take_turns<R: GraphRig>(rig: &R) {
     let tensor = full(rig, 0);
     let graph = chain(rig, &tensor, &[(1, 1)]);
     // All in one stream, each with a number of its own in the stream's word.
@@ -130,7 +130,7 @@ fn case_6_eager_work_and_launches_take_turns<R: OpsRig>(rig: &R) {
 }
 
 /// A captured value was the same in each launch, and the second await passed at once.
-fn case_7_the_end_of_one_launch_says_nothing_of_the_next<R: OpsRig>(rig: &R) {
+fn case_7_the_end_of_one_launch_says_nothing_of_the_next<R: GraphRig>(rig: &R) {
     let kept = Arc::new(());
     let graph = rig.busy(ms(60), Arc::clone(&kept)).graph_on(&stream(rig)).unwrap();
     block_on(graph.launch().on(rig.runtime())).unwrap();
@@ -147,7 +147,7 @@ fn case_7_the_end_of_one_launch_says_nothing_of_the_next<R: OpsRig>(rig: &R) {
 }
 
 /// A graph outlived the buffers that it was made of.
-fn case_21_a_graph_owns_what_it_was_made_of<R: OpsRig>(rig: &R) {
+fn case_21_a_graph_owns_what_it_was_made_of<R: GraphRig>(rig: &R) {
     let (from, to) = (full(rig, 7), full(rig, 0));
     let mut graph = from.copy_to(to).graph_on(&stream(rig)).unwrap();
     drop(from);
@@ -166,7 +166,7 @@ fn case_21_a_graph_owns_what_it_was_made_of<R: OpsRig>(rig: &R) {
 }
 
 /// Numbers of the host were freed after the capture, and the launch crashed.
-fn case_26_a_graph_owns_the_numbers_of_the_host_that_it_sends<R: OpsRig>(rig: &R) {
+fn case_26_a_graph_owns_the_numbers_of_the_host_that_it_sends<R: GraphRig>(rig: &R) {
     let (tensor, numbers) = (full(rig, 0), (0..64).collect::<Vec<u32>>());
     let mut graph = tensor.overwrite(numbers.clone()).graph_on(&stream(rig)).unwrap();
     let mut tensor = graph.take_output().unwrap();
@@ -180,7 +180,7 @@ fn case_26_a_graph_owns_the_numbers_of_the_host_that_it_sends<R: OpsRig>(rig: &R
 }
 
 /// After one capture had failed every call did.
-fn case_37_a_capture_ends_whatever_its_closure_does<R: OpsRig>(rig: &R) {
+fn case_37_a_capture_ends_whatever_its_closure_does<R: GraphRig>(rig: &R) {
     let (tensor, on) = (full(rig, 1), stream(rig));
     let failing = || Error::new(ErrorCode::Stalled, [&1]);
     for _ in 0..2 {
@@ -212,7 +212,7 @@ where
     op.graph_on(on).map(drop).unwrap_err().code()
 }
 
-fn what_cannot_be_repeated_is_refused<R: OpsRig>(rig: &R) {
+fn what_cannot_be_repeated_is_refused<R: GraphRig>(rig: &R) {
     let tensor = full(rig, 1);
     let on = stream(rig);
     assert_eq!(refused(&on, Tensor::<u32, R::Device>::full(4, 1)), ErrorCode::CaptureRefused);
@@ -245,7 +245,7 @@ fn what_cannot_be_repeated_is_refused<R: OpsRig>(rig: &R) {
     assert_eq!(read(rig, &tensor), [3; LEN]);
 }
 
-fn launches_in_several_streams_and_from_several_threads_are_ordered<R: OpsRig>(rig: &R) {
+fn launches_in_several_streams_and_from_several_threads_are_ordered<R: GraphRig>(rig: &R) {
     const EACH: u32 = 40;
     let (tensor, other) = (full(rig, 0), full(rig, 0));
     let graph = chain(rig, &tensor, &[(1, 1), (1, 1)]);
@@ -274,7 +274,7 @@ fn launches_in_several_streams_and_from_several_threads_are_ordered<R: OpsRig>(r
     assert_eq!(read(rig, &other), [EACH; LEN]);
 }
 
-fn a_graph_becomes_another_of_the_same_nodes_and_no_other<R: OpsRig>(rig: &R) {
+fn a_graph_becomes_another_of_the_same_nodes_and_no_other<R: GraphRig>(rig: &R) {
     let (one, two) = (full(rig, 1), full(rig, 1));
     let twice = |tensor: &Numbers<R>, factor| {
         let next: Launch<R::Device> = rig.affine(tensor, 1, 1);
@@ -303,7 +303,7 @@ fn a_graph_becomes_another_of_the_same_nodes_and_no_other<R: OpsRig>(rig: &R) {
     assert_eq!(read(rig, &two), [156; LEN], "it is as it was");
 }
 
-fn a_kernel_of_a_graph_gets_other_arguments<R: OpsRig>(rig: &R) {
+fn a_kernel_of_a_graph_gets_other_arguments<R: GraphRig>(rig: &R) {
     let (one, two) = (full(rig, 1), full(rig, 1));
     let graph = chain(rig, &one, &[(2, 0), (1, 1)]);
     let nodes = graph.nodes();
@@ -331,7 +331,7 @@ fn a_kernel_of_a_graph_gets_other_arguments<R: OpsRig>(rig: &R) {
     assert_eq!(read(rig, &one), [13; LEN]);
 }
 
-fn a_fault_in_a_launch_ends_all_of_them<R: OpsRig>(rig: &R) {
+fn a_fault_in_a_launch_ends_all_of_them<R: GraphRig>(rig: &R) {
     let tensor = full(rig, 1);
     let busy = rig.occupy(ms(40));
     let step = rig.affine(&tensor, 2, 0);
@@ -378,7 +378,7 @@ fn a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do(rig: &CudaR
     const GLOBAL: c_int = 0;
 
     // SAFETY: the driver's library, which is loaded already.
-    let library = unsafe { libloading::Library::new(rig.rig().cuda().library()) }.unwrap();
+    let library = unsafe { libloading::Library::new(rig.rig().driver().library()) }.unwrap();
     // SAFETY: these names have had these interfaces since CUDA 10.1.
     let begin = unsafe { library.get::<Begin>("cuStreamBeginCapture_v2") }.unwrap();
     // SAFETY: as above.

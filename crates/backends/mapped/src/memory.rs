@@ -200,7 +200,7 @@ impl<D: LineDriver> HostBuffer<D> {
     }
 
     /// Where the host sees it.
-    pub(crate) fn start(&self) -> *mut c_void {
+    pub fn start(&self) -> *mut c_void {
         self.page.host.as_ptr()
     }
 }
