@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::Builder;
 use super::kits::{GLIBC_AARCH64, QEMU_USER};
+use crate::cmd::Cmd;
 
 /// What is built of Rust's libraries.
 const LIBRARIES: &str = "std,panic_unwind,test";
@@ -25,15 +26,8 @@ const PACKAGES: [&str; 8] = [
     "wakeline-wordwait",
 ];
 
-/// What takes minutes in an emulator and has nothing to do with a processor: property tests of thousands of cases, and long simulations.
-const LEFT_OUT: [&str; 6] = [
-    "adapt::tests",
-    "crowd_tests",
-    "plan::tests",
-    "table::tests",
-    "wait::adapt_tests",
-    "wait::tests::it_keeps_its_promises_over_any_observations",
-];
+/// How far what is run for long is optimized: without, an emulator takes minutes for property tests, and tests that judge time fail.
+const OPT_LEVEL: &str = "1";
 
 /// Builds the tests and runs them.
 pub(super) fn run(builder: &Builder, triple: &'static str) -> Result<()> {
@@ -41,23 +35,21 @@ pub(super) fn run(builder: &Builder, triple: &'static str) -> Result<()> {
     let qemu = QEMU_USER.folder()?.join("usr/bin/qemu-aarch64");
     let root = libc.join("usr/aarch64-linux-gnu");
     let runner = format!("{} -cpu max -L {}", qemu.display(), root.display());
-    let test = || -> Result<_> {
+    // The same for all, so that Rust's libraries are built once.
+    let cargo = |command: &str| -> Result<Cmd> {
         let cargo = builder
-            .cargo_with_sources("test", triple, LIBRARIES)?
+            .cargo_with_sources(command, triple, LIBRARIES)?
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", rustflags(&libc))
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &runner);
-        Ok(cargo)
+        Ok(if builder.full { cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", OPT_LEVEL) } else { cargo })
     };
     // The parks first: the least of all that can fail.
-    test()?.words("-p wakeline-wordwait --lib --tests").run()?;
+    cargo("test")?.words("-p wakeline-wordwait --lib --tests").run()?;
     if !builder.full {
         return Ok(());
     }
-    let check = builder.cargo_with_sources("check", triple, LIBRARIES)?;
-    check.words("--workspace --all-targets --exclude xtask").run()?;
-    println!("  left out, since an emulator takes minutes for them: {}", LEFT_OUT.join(", "));
-    let all = test()?.words("--lib").args(PACKAGES.iter().flat_map(|package| ["-p", package]));
-    all.arg("--").args(LEFT_OUT.iter().flat_map(|name| ["--skip", name])).run()
+    cargo("test")?.words("--lib").args(PACKAGES.iter().flat_map(|package| ["-p", package])).run()?;
+    cargo("check")?.words("--workspace --all-targets --exclude xtask").run()
 }
 
 /// Flags by which Rust's own linker makes a program of glibc's: what a C compiler would hand it.
