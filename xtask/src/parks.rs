@@ -123,15 +123,12 @@ fn boot(bochs: &Path, folder: &Path, image: &Path, model: &str) -> Result<String
     );
     let file = folder.join(format!("{model}.rc"));
     fs::write(&file, settings)?;
-    let libraries = bochs.join("usr/lib/x86_64-linux-gnu");
-    // By the loader of its own suite. It ends with 1 whatever happened: what it printed tells.
-    let ended = Cmd::new(libraries.join("ld-linux-x86-64.so.2"))
-        .arg("--library-path")
-        .arg(format!("{0}:{0}/pulseaudio", libraries.display()))
-        .arg(bochs.join("usr/bin/bochs-bin"))
+    // It ends with 1 whatever happened: what it printed tells.
+    let ended = BOCHS
+        .program("bochs-bin")?
         .words("-q -f")
         .arg(&file)
-        .env("LTDL_LIBRARY_PATH", libraries.join("bochs/plugins"))
+        .env("LTDL_LIBRARY_PATH", bochs.join("usr/lib/x86_64-linux-gnu/bochs/plugins"))
         .env("BXSHARE", &share)
         .run_quietly_within(Duration::from_secs(RUN_S_MAX));
     let said = fs::read_to_string(&serial).unwrap_or_default();

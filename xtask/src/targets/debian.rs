@@ -86,10 +86,11 @@ impl Archive {
         fs::rename(&library, to.join("library")).with_context(|| format!("cannot move {}", library.display()))
     }
 
-    /// Downloads these packages, and nothing that they depend on, and unpacks them into `to`.
-    pub(crate) fn extract(&self, packages: &[&str], to: &Path) -> Result<()> {
+    /// Downloads these packages, and nothing that they depend on, and unpacks `files` of them into `to`, all where that is empty.
+    pub(crate) fn extract(&self, packages: &[&str], files: &str, to: &Path) -> Result<()> {
         fs::create_dir_all(to)?;
-        self.download(packages)?.iter().try_for_each(|deb| unpack(deb, to, WITHOUT_PAPER))
+        let options = format!("{WITHOUT_PAPER} {files}");
+        self.download(packages)?.iter().try_for_each(|deb| unpack(deb, to, &options))
     }
 
     /// The same with all that they depend on, down to the C library: what is unpacked runs by its own loader.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 
 use super::{cache, debian};
+use crate::cmd::Cmd;
 use crate::missing::Missing;
 
 /// Some packages of Debian's, unpacked.
@@ -16,6 +17,8 @@ pub(crate) struct Kit {
     packages: &'static [&'static str],
     /// With all that they depend on, as a program that is run by its own loader needs.
     whole: bool,
+    /// The files that are wanted, where not all are: as tar names them.
+    files: &'static str,
     /// What is left undone without it.
     what_for: &'static str,
 }
@@ -26,6 +29,7 @@ pub(crate) const MINGW: Kit = Kit {
     suite: "bookworm",
     packages: &["binutils-mingw-w64-x86-64"],
     whole: false,
+    files: "",
     what_for: "nothing is checked for Windows",
 };
 
@@ -40,6 +44,7 @@ pub(crate) const GLIBC_AARCH64: Kit = Kit {
         "libgcc-12-dev-arm64-cross",
     ],
     whole: false,
+    files: "",
     what_for: "nothing is built for aarch64",
 };
 
@@ -49,6 +54,7 @@ pub(crate) const QEMU_USER: Kit = Kit {
     suite: "trixie-backports",
     packages: &["qemu-user"],
     whole: false,
+    files: "./usr/bin/qemu-aarch64",
     what_for: "nothing is run for aarch64",
 };
 
@@ -58,10 +64,27 @@ pub(crate) const BOCHS: Kit = Kit {
     suite: "trixie",
     packages: &["bochs", "bochs-term"],
     whole: true,
+    files: "",
     what_for: "no park of x86-64 is executed",
 };
 
+/// Where packages for this machine keep their libraries, and the loader.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
 impl Kit {
+    /// A program of a whole kit, run by the kit's own loader with its own libraries.
+    ///
+    /// # Errors
+    /// As [`folder`](Self::folder).
+    pub(crate) fn program(&self, name: &str) -> Result<Cmd> {
+        let folder = self.folder()?;
+        let libraries = folder.join(LIBRARIES);
+        Ok(Cmd::new(libraries.join("ld-linux-x86-64.so.2"))
+            .arg("--library-path")
+            .arg(format!("{0}:{0}/pulseaudio", libraries.display()))
+            .arg(folder.join("usr/bin").join(name)))
+    }
+
     /// Its folder, fetched where it is not there yet.
     ///
     /// # Errors
@@ -96,7 +119,7 @@ impl Kit {
         if self.whole {
             archive.extract_all(self.packages, &kit)?;
         } else {
-            archive.extract(self.packages, &kit)?;
+            archive.extract(self.packages, self.files, &kit)?;
         }
         unfinished.finish("kit", &cache.join(self.name))
     }
