@@ -135,6 +135,7 @@ impl Item {
             "(rig: &CudaRig)",
             "(rig: &HipRig)",
             "<R: OpsRig>(rig: &R)",
+            "<R: GraphRig>(rig: &R)",
         ];
         head.starts_with("fn ") && takes.iter().any(|end| head.ends_with(end))
     }

@@ -73,12 +73,12 @@ const fn no_launch() -> CUDA_KERNEL_NODE_PARAMS {
 }
 
 fn refused(error: CallError, node: *mut c_void, why: &'static str) -> Refused {
-    Refused { error, node: RawNode::from_ptr(node), why }
+    Refused { error, node: RawNode::from_ptr(node), why: Some(why) }
 }
 
-/// Refused without a node: the driver lacks the call.
-fn absent(error: CallError) -> Refused {
-    refused(error, ptr::null_mut(), NO_REASON)
+/// For no reason of the graph's: the driver lacks the call, say.
+const fn absent(error: CallError) -> Refused {
+    Refused { error, node: RawNode::NULL, why: None }
 }
 
 // SAFETY: each method is the driver's call of that meaning by NVIDIA's manual.
@@ -158,7 +158,7 @@ unsafe impl GraphDriver for Cuda {
         let status = unsafe { update(exec.as_ptr(), graph.as_ptr(), &raw mut told) };
         self.check(call, status).map_err(|error| match status {
             CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => refused(error, told.error_node, update_text(told.result)),
-            _ => refused(error, null, NO_REASON),
+            _ => absent(error),
         })
     }
 

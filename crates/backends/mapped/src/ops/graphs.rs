@@ -33,8 +33,8 @@ pub struct Refused {
     pub error: CallError,
     /// The node that it is for, as the driver names it: of the graph that was handed in. [`RawNode::NULL`] where it names none.
     pub node: RawNode,
-    /// What is wrong with that, in words.
-    pub why: &'static str,
+    /// What is wrong with that, in words; `None` where it is for no reason of the graph's, as where the driver lacks the call.
+    pub why: Option<&'static str>,
 }
 
 /// A driver that tells what a captured graph has, and changes what was made of one.
@@ -177,11 +177,12 @@ fn in_order(nodes: &[RawNode], after: &[Vec<usize>]) -> (Vec<RawNode>, Vec<Vec<u
 
 impl<D: GraphDriver> OpDevice<D> {
     /// A call that was refused because of a node, unless it was for another reason.
-    fn of_graph(&self, code: ErrorCode, error: CallError, node: &str, why: &str) -> Error {
-        // What is wrong with the context is no node's fault; nor is want of memory, or of the call.
-        if matches!(error.kind, Kind::Sticky | Kind::Gone | Kind::OutOfMemory | Kind::NotSupported) {
+    fn of_graph(&self, code: ErrorCode, error: CallError, node: &str, why: Option<&str>) -> Error {
+        // What is wrong with the context is no node's fault; nor is want of memory.
+        let Some(why) = why.filter(|_| !matches!(error.kind, Kind::Sticky | Kind::Gone | Kind::OutOfMemory))
+        else {
             return self.context.told(error);
-        }
+        };
         let said: [&dyn fmt::Display; 3] = [&D::NAME, &node, &format!("{why} ({error})")];
         Error::new(code, said).with_source(error)
     }
@@ -281,7 +282,7 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         // parameters are as many as the promise says, read before the call returns.
         let set = unsafe { context.driver().set_kernel(graph.0.raw, raw, kernel.raw(), &how, &mut values) };
         set.map_err(|error| {
-            self.of_graph(ErrorCode::GraphMismatch, error, &name, "its kernel cannot be launched so")
+            self.of_graph(ErrorCode::GraphMismatch, error, &name, Some("its kernel cannot be launched so"))
         })
     }
 }
