@@ -48,7 +48,7 @@ fn a_future_dropped_in_flight_frees_nothing_before_the_end<R: OpsRig>(rig: &R) {
 
 fn a_forgotten_future_is_sound_and_its_owners_are_let_go<R: OpsRig>(rig: &R) {
     let owner = Arc::new(());
-    let mut future = rig.busy(ms(10), Arc::clone(&owner)).on(rig.runtime());
+    let mut future = rig.busy(ms(50), Arc::clone(&owner)).on(rig.runtime());
     assert!(poll_once(&mut future).is_pending());
     std::mem::forget(future);
     rig.settle();
