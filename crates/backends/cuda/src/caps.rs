@@ -53,7 +53,7 @@ bitflags! {
         const PARAMETER_INFO = 1 << 15;
         /// Graphs tell why they cannot be launched, and can be changed: `cuGraphInstantiateWithParams`, `cuGraphExecUpdate_v2`, `cuGraphExecKernelNodeSetParams_v2` and those with them.
         const GRAPH_CHANGES = 1 << 16;
-        /// The nodes of graphs tell what they come after, and kernels what they are called: `cuGraphNodeGetDependencies_v2`, `cuFuncGetName`.
+        /// The kernels of graphs tell what they are called: `cuFuncGetName`.
         const GRAPH_NODES = 1 << 17;
     }
 }

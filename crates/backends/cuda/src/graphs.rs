@@ -10,8 +10,8 @@ use wakeline_ops::port::NodeKind;
 
 use crate::cuda::Cuda;
 use crate::sys::{
-    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_SUCCESS, CUgraphEdgeData, CUgraphExecUpdateResultInfo,
+    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CUDA_ERROR_LOSSY_QUERY, CUDA_GRAPH_INSTANTIATE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_SUCCESS, CUgraphExecUpdateResultInfo,
 };
 
 /// Work that was captured of streams of a CUDA device.
@@ -101,6 +101,9 @@ unsafe impl GraphDriver for Cuda {
         // SAFETY: a context is bound, the graph alive, and `count` a number's room; without room for nodes it tells their number alone.
         let status = unsafe { ask(graph.as_ptr(), ptr::null_mut(), &raw mut count) };
         self.check("cuGraphGetNodes", status)?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let mut nodes = vec![ptr::null_mut(); count];
         // SAFETY: as above, with room for as many as there are.
         let status = unsafe { ask(graph.as_ptr(), nodes.as_mut_ptr(), &raw mut count) };
@@ -108,17 +111,26 @@ unsafe impl GraphDriver for Cuda {
         Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
     }
 
+    /// None of a kernel that may begin before the one in front of it has ended: the driver tells of such dependencies by another call.
     unsafe fn nodes_before(&self, node: RawNode) -> Result<Vec<RawNode>, CallError> {
         let call = "cuGraphNodeGetDependencies";
         let Some(ask) = self.symbols().cuGraphNodeGetDependencies else { return Ok(Vec::new()) };
         let mut count = 0;
         // SAFETY: a context is bound, the node of a graph that is there, and `count` a number's room; without room for nodes it tells their number alone.
-        let status = unsafe { ask(node.as_ptr(), ptr::null_mut(), ptr::null_mut(), &raw mut count) };
+        let status = unsafe { ask(node.as_ptr(), ptr::null_mut(), &raw mut count) };
+        if status == CUDA_ERROR_LOSSY_QUERY {
+            return Ok(Vec::new());
+        }
         self.check(call, status)?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let mut nodes = vec![ptr::null_mut(); count];
-        let mut edges: Vec<CUgraphEdgeData> = vec![[0; 8]; count];
         // SAFETY: as above, with room for as many as there are.
-        let status = unsafe { ask(node.as_ptr(), nodes.as_mut_ptr(), edges.as_mut_ptr(), &raw mut count) };
+        let status = unsafe { ask(node.as_ptr(), nodes.as_mut_ptr(), &raw mut count) };
+        if status == CUDA_ERROR_LOSSY_QUERY {
+            return Ok(Vec::new());
+        }
         self.check(call, status)?;
         Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
     }

@@ -62,6 +62,8 @@ pub(crate) const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: CUresult = 36;
 pub(crate) const CUDA_ERROR_NO_DEVICE: CUresult = 100;
 #[cfg(feature = "ops")]
 pub(crate) const CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: CUresult = 910;
+#[cfg(feature = "ops")]
+pub(crate) const CUDA_ERROR_LOSSY_QUERY: CUresult = 912;
 pub(crate) const CUDA_ERROR_ILLEGAL_STATE: CUresult = 401;
 pub(crate) const CUDA_ERROR_NOT_READY: CUresult = 600;
 pub(crate) const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
@@ -158,9 +160,6 @@ pub(crate) struct CUDA_KERNEL_NODE_PARAMS {
     pub(crate) context: CUcontext,
 }
 
-/// How a node depends on another: eight bytes, of which nothing is looked at here.
-pub(crate) type CUgraphEdgeData = [u8; 8];
-
 /// The type of a function with these arguments.
 macro_rules! function {
     ($($argument:ty),*) => { unsafe extern "system" fn($($argument),*) -> CUresult };
@@ -240,11 +239,10 @@ wakeline_mapped::symbols! { Caps, CUresult;
         CUgraphNode,
         *mut CUDA_KERNEL_NODE_PARAMS,
     );
-    // The one of 10.0 fails where a kernel may begin before the one in front has ended.
-    cuGraphNodeGetDependencies 12030 "cuGraphNodeGetDependencies_v2" GRAPH_NODES (
+    // The one of 12.3, which tells of how they depend too, goes by another name until 13.0.
+    cuGraphNodeGetDependencies 10000 "cuGraphNodeGetDependencies" GRAPH_CHANGES (
         CUgraphNode,
         *mut CUgraphNode,
-        *mut CUgraphEdgeData,
         *mut usize,
     );
     cuFuncGetName 12030 "cuFuncGetName" GRAPH_NODES (*mut *const c_char, CUfunction);

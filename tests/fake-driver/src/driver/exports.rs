@@ -154,7 +154,7 @@ exports! {
     "cuGraphGetNodes" 10000 cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) => graph::nodes;
     "cuGraphNodeGetType" 10000 cuGraphNodeGetType(node: u64, out: Out<c_int>) => graph::node_type;
     "cuGraphKernelNodeGetParams" 12000 cuGraphKernelNodeGetParams_v2(node: u64, out: Out<KernelParams>) => graph::get_kernel;
-    "cuGraphNodeGetDependencies" 12030 cuGraphNodeGetDependencies_v2(node: u64, nodes: Out<u64>, edges: Out<u64>, count: Out<usize>) => graph::dependencies;
+    "cuGraphNodeGetDependencies" 10000 cuGraphNodeGetDependencies(node: u64, nodes: Out<u64>, count: Out<usize>) => graph::dependencies;
     "cuGraphLaunch" 10000 cuGraphLaunch(exec: u64, stream: StreamArg) => graph::launch;
     "cuGraphExecDestroy" 10000 cuGraphExecDestroy(exec: u64) => graph::destroy_exec;
     "cuGraphDestroy" 10000 cuGraphDestroy(graph: u64) => graph::destroy;

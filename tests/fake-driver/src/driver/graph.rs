@@ -221,13 +221,7 @@ pub(super) fn node_type(state: &mut State, node: u64, out: Out<c_int>) -> Answer
     out.set(state.node(node)?.0.sort())
 }
 
-pub(super) fn dependencies(
-    state: &mut State,
-    node: u64,
-    nodes: Out<u64>,
-    _edges: Out<u64>,
-    count: Out<usize>,
-) -> Answer {
+pub(super) fn dependencies(state: &mut State, node: u64, nodes: Out<u64>, count: Out<usize>) -> Answer {
     let (node, all) = state.node(node)?;
     let handles: Vec<u64> = node.after.iter().filter_map(|place| all.get(*place).copied()).collect();
     tell(&handles, nodes, count)

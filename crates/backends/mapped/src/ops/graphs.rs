@@ -208,7 +208,7 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         OpCaptured::new(captured.map_err(|error| self.context.told(error))?)
     }
 
-    /// None where the driver cannot tell: of CUDA's those before CUDA 12; what they come after, and names, from CUDA 12.3 on.
+    /// None where the driver cannot tell: of CUDA's those before CUDA 12; the names of kernels from CUDA 12.3 on.
     fn nodes(&self, captured: &OpCaptured<D>) -> Result<Vec<Node>, Error> {
         let _bound = self.context.bind()?;
         let node = |(node, after): (&RawNode, &Vec<usize>)| {
