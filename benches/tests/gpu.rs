@@ -44,7 +44,9 @@ fn is_sane(record: &Value) {
     assert!(number(record, "cpu_per_wait_ns") > 0.0 && number(record, "length_ns") > 0.0, "{record}");
     assert_eq!(record["base"], "spin");
     let is_base = record["arm"] == "spin";
-    let is_raw = ["spin", "spin-event", "spin-stream", "synchronize"].iter().any(|raw| record["arm"] == *raw);
+    let is_raw = ["spin", "spin-event", "spin-stream", "synchronize", "bare-60", "bare-140"]
+        .iter()
+        .any(|raw| record["arm"] == *raw);
     assert_eq!(record["plan"].is_null(), is_raw, "{record}");
     if is_base {
         assert_eq!((number(added, "p50_ns"), number(&record["cpu_ratio"], "mean")), (0.0, 1.0), "{record}");
@@ -93,6 +95,8 @@ fn every_host_has_a_record() {
     let arms: Vec<_> = records.iter().map(|record| record["arm"].as_str().unwrap()).collect();
     let expected = [
         "spin",
+        "bare-60",
+        "bare-140",
         "tokio-local",
         "tokio-local-strict",
         "tokio-workers",

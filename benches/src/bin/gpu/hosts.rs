@@ -71,12 +71,12 @@ const ARMS: [Arm; 10] = [
     Arm {
         name: "tokio-workers",
         place: Place::Workers,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=12,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-workers-stirred",
         place: Place::Stirred,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=25,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=12,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "tokio-workers-strict",
@@ -86,7 +86,7 @@ const ARMS: [Arm; 10] = [
     Arm {
         name: "watcher",
         place: Place::Thread,
-        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
+        plan: "flag:park_us=1000,backstop_us=100000+predict:margin_us=40,min_sleep_us=50,max_sleep_us=20000,window=8+trust",
     },
     Arm {
         name: "watcher-strict",

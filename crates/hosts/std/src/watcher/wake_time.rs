@@ -43,7 +43,7 @@ pub const NAP_NS_MAX: u64 = 40_000;
 const NAP_BEFORE_NS: u64 = 8_000;
 
 /// How long before its landing a task is woken at most, and by what part of its sleep: naps take a quarter of the time that they last.
-const LEAD_NS_MAX: u64 = 270_000;
+const LEAD_NS_MAX: u64 = 240_000;
 const LEAD_PART: u64 = 16;
 
 /// How long a task watches at most from its early wake on, all slices together.
