@@ -105,6 +105,11 @@ impl<D: Device> Events<D> {
         (self.end(place), recorded)
     }
 
+    /// The highest number up to which all places of the stream are closed by now, this one aside: they are in front of an event that is recorded from now on.
+    pub(crate) fn in_front(&self, place: Place) -> u64 {
+        self.numbers.lock().in_front(place)
+    }
+
     /// Closes it and records nothing: nothing was enqueued, or nobody can know any more when that is done.
     pub(crate) fn end(&self, place: Place) -> Closed {
         self.numbers.lock().end(place)
@@ -133,9 +138,14 @@ impl Numbers {
         Place { number: self.last }
     }
 
+    fn in_front(&self, place: Place) -> u64 {
+        let others = self.open.iter().filter(|number| **number != place.number);
+        others.min().map_or(self.last, |oldest| oldest - 1)
+    }
+
     fn end(&mut self, place: Place) -> Closed {
         self.open.retain(|number| *number != place.number);
-        Closed { up_to: self.open.iter().min().map_or(self.last, |oldest| oldest - 1) }
+        Closed { up_to: self.in_front(place) }
     }
 }
 
@@ -167,6 +177,7 @@ mod tests {
     fn what_is_in_front_reaches_up_to_the_oldest_place_that_is_open() {
         let mut numbers = Numbers::default();
         let [first, second, third] = [(); 3].map(|()| numbers.open());
+        assert_eq!([first, second, third].map(|place| numbers.in_front(place)), [1, 0, 0]);
         assert_eq!(numbers.end(third), Closed { up_to: 0 });
         assert_eq!(numbers.end(first), Closed { up_to: 1 });
         assert_eq!(numbers.end(second), Closed { up_to: 3 });

@@ -144,7 +144,9 @@ impl<'s, D: Device> Branches<'s, D> {
     fn join_all(&mut self) -> Result<(), Error> {
         self.return_home();
         self.submission.at_work = self.around;
-        self.submission.touched.set(self.touched || !self.away.is_empty());
+        // Asked twice where all went well: what was found out first stays so.
+        self.touched |= self.submission.touched.get() || !self.away.is_empty();
+        self.submission.touched.set(self.touched);
         let mut joined = Ok(());
         for (stream, end) in core::mem::take(&mut self.away) {
             if let Err(error) = self.submission.join(&stream, end) {
@@ -173,9 +175,10 @@ impl<D: Device> Submission<D> {
     fn join(&mut self, stream: &Stream<D>, end: Option<Place>) -> Result<(), Error> {
         let Some(end) = end else {
             let place = stream.open_place()?;
+            let in_front = stream.in_front_of(place);
             stream.enqueued(place);
-            let (closed, recorded) = stream.close_place(place);
-            self.note_in(stream.lane(), closed.up_to);
+            let (_, recorded) = stream.close_place(place);
+            self.note_in(stream.lane(), in_front);
             recorded?;
             return self.wait_behind(stream, place);
         };

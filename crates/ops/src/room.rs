@@ -272,10 +272,12 @@ impl<D: Device> Submission<D> {
     /// The place behind all that is enqueued in its stream by now, recorded.
     pub(crate) fn record(&mut self) -> Result<Place, Error> {
         let place = self.open()?;
+        // Before the event: who waits for it is behind that alone, and others go on in the stream.
+        let in_front = self.stream.in_front_of(place);
         self.stream.enqueued(place);
         self.open = None;
-        let (closed, recorded) = self.stream.close_place(place);
-        self.note(closed.up_to);
+        let (_, recorded) = self.stream.close_place(place);
+        self.note(in_front);
         recorded.map(|()| place)
     }
 

@@ -101,6 +101,11 @@ impl<D: Device> Stream<D> {
         self.inner.events.enqueued(place);
     }
 
+    /// See [`Events::in_front`].
+    pub(crate) fn in_front_of(&self, place: Place) -> u64 {
+        self.inner.events.in_front(place)
+    }
+
     /// Closes a place behind what is enqueued by now.
     pub(crate) fn close_place(&self, place: Place) -> (Closed, Result<(), Error>) {
         self.inner.events.close(self.device(), self.raw(), place)

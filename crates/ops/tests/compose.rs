@@ -44,6 +44,9 @@ fn branches_run_at_a_time_behind_what_is_in_front_and_in_front_of_what_is_behind
     let nested =
         || busy(1).then(|()| zip!(busy(1).then(|()| zip!(busy(1), busy(4))), busy(2))).then(|_| busy(1));
     assert_eq!(takes(&rig, &rig.runtime, nested()), 1 + 1 + 4 + 1);
+    // A first branch that enqueues nothing, of one that is in another stream, hides nothing of those beside it.
+    let hides = || zip!(busy(1), zip!(value::<SimDevice, _>(1), busy(4)));
+    assert_eq!(takes(&rig, &rig.runtime, hides()), 4);
     let vector = || all((0..3).map(|_| busy(2)));
     assert_eq!(takes(&rig, &rig.runtime, vector()), 2);
     assert_eq!(takes(&rig, &rig.runtime, all((0..6).map(|_| busy(2)))), 4, "two in each of three streams");

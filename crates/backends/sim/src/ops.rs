@@ -310,11 +310,11 @@ impl<T: TimeLine + Send + Sync + 'static> Graphs for SimDevice<T> {
     type Captured = SimCapture;
     type Executable = SimGraph<T>;
 
-    fn begin_capture(&self, stream: &Self::Stream) -> Result<(), Error> {
+    fn begin_capture(&self, stream: &Self::Stream, _: Promise) -> Result<(), Error> {
         stream.begin_capture()
     }
 
-    fn end_capture(&self, stream: &Self::Stream) -> Result<SimCapture, Error> {
+    fn end_capture(&self, stream: &Self::Stream, _: Promise) -> Result<SimCapture, Error> {
         stream.end_capture()
     }
 

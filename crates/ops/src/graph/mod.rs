@@ -17,6 +17,9 @@
 //! 3. What was recorded lives as long as the graph or a flight that launched it does: buffers, and all that operations retained.
 //! 4. Whatever changes what can be launched does so with the record of launches locked, and a launch looks at it under that lock.
 
+// What is promised of a capture.
+#![allow(unsafe_code)]
+
 mod draw;
 mod record;
 mod replay;
@@ -33,7 +36,7 @@ use crate::hazard::{Storage, Uses};
 use crate::lock::{self, Submits};
 use crate::op::DeviceOp;
 use crate::owner::Owners;
-use crate::port::{self, Graphs, Node, Priority};
+use crate::port::{self, Graphs, Node, Priority, Promise};
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::Lock;
@@ -192,13 +195,21 @@ struct Capture<'s, D: Graphs> {
 
 impl<'s, D: Graphs> Capture<'s, D> {
     fn begin(stream: &'s Stream<D>) -> Result<Self, Error> {
-        stream.device().begin_capture(stream.raw())?;
+        // SAFETY: the stream is private, as are those that the recording lets join it; what is enqueued there, the recording keeps, and the graph after it.
+        let promise = unsafe { Promise::new() };
+        stream.device().begin_capture(stream.raw(), promise)?;
         Ok(Self { stream, ended: false })
     }
 
     fn end(mut self) -> Result<D::Captured, Error> {
         self.ended = true;
-        self.stream.device().end_capture(self.stream.raw())
+        self.end_now()
+    }
+
+    fn end_now(&self) -> Result<D::Captured, Error> {
+        // SAFETY: it was begun by this, whose recording is over.
+        let promise = unsafe { Promise::new() };
+        self.stream.device().end_capture(self.stream.raw(), promise)
     }
 }
 
@@ -206,7 +217,7 @@ impl<D: Graphs> Drop for Capture<'_, D> {
     fn drop(&mut self) {
         if !self.ended {
             // Something panics: there is nobody to tell.
-            drop(self.stream.device().end_capture(self.stream.raw()));
+            drop(self.end_now());
         }
     }
 }

@@ -77,7 +77,11 @@ pub trait Graphs: Launch {
     /// # Errors
     ///
     /// The device's fault; [`StreamCapturing`](wakeline_core::ErrorCode::StreamCapturing) where the stream is being captured; that there are no graphs.
-    fn begin_capture(&self, stream: &Self::Stream) -> Result<(), Error>;
+    ///
+    /// # Promise
+    ///
+    /// Nobody else has the stream, or one that joins the capture. What is enqueued there meanwhile is kept until all launches of what it becomes are done.
+    fn begin_capture(&self, stream: &Self::Stream, promise: Promise) -> Result<(), Error>;
 
     /// Ends the capture that was begun in `stream`, by the thread that did so.
     ///
@@ -86,7 +90,11 @@ pub trait Graphs: Launch {
     /// # Errors
     ///
     /// The device's fault; why it can be nothing.
-    fn end_capture(&self, stream: &Self::Stream) -> Result<Self::Captured, Error>;
+    ///
+    /// # Promise
+    ///
+    /// It is the caller's own capture: nobody takes what is enqueued from now on for a part of it.
+    fn end_capture(&self, stream: &Self::Stream, promise: Promise) -> Result<Self::Captured, Error>;
 
     /// Its nodes. Each MUST have those that it comes after in front of it, as far as the device numbers them so.
     ///

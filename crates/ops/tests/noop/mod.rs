@@ -251,11 +251,11 @@ impl Graphs for Noop {
     type Captured = ();
     type Executable = ();
 
-    fn begin_capture(&self, _: &NoopStream) -> Result<(), Error> {
+    fn begin_capture(&self, _: &NoopStream, _: Promise) -> Result<(), Error> {
         Ok(())
     }
 
-    fn end_capture(&self, _: &NoopStream) -> Result<(), Error> {
+    fn end_capture(&self, _: &NoopStream, _: Promise) -> Result<(), Error> {
         Ok(())
     }
 

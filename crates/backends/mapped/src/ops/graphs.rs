@@ -193,7 +193,7 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
     type Executable = OpGraph<D>;
 
     /// Of this thread alone.
-    fn begin_capture(&self, stream: &Stream<D>) -> Result<(), Error> {
+    fn begin_capture(&self, stream: &Stream<D>, _: Promise) -> Result<(), Error> {
         stream.ready()?;
         let _bound = self.context.bind()?;
         // SAFETY: the context is bound, and the stream alive and of it.
@@ -201,7 +201,7 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         begun.map_err(|error| self.context.told(error))
     }
 
-    fn end_capture(&self, stream: &Stream<D>) -> Result<OpCaptured<D>, Error> {
+    fn end_capture(&self, stream: &Stream<D>, _: Promise) -> Result<OpCaptured<D>, Error> {
         let _bound = self.context.bind()?;
         // SAFETY: the context is bound, the stream alive and of it; the port says that it is the thread that began.
         let captured = unsafe { Captured::end(&self.context, stream.raw()) };
@@ -271,7 +271,10 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         let Some(raw) = captured.nodes.get(node).copied() else {
             return mismatch(&format!("there are {} nodes", captured.nodes.len()));
         };
-        if captured.node(raw)?.kind != NodeKind::Kernel {
+        // Not its name: the kernel that it was captured with may be gone, where the graph has become another since.
+        // SAFETY: the context is bound, and the node of a graph that is there.
+        let kind = unsafe { context.driver().node_kind(raw) }.map_err(|error| context.told(error))?;
+        if kind != NodeKind::Kernel {
             return mismatch("it launches no kernel");
         }
         kernel.allow_shared(shape.shared_bytes).map_err(|failed| kernel.told(failed))?;
