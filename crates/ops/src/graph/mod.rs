@@ -78,8 +78,9 @@ pub use replay::{GraphArg, Replay};
 /// sent by each launch, as it was when it was recorded.
 ///
 /// What cannot be repeated is [`CaptureRefused`](wakeline_core::ErrorCode::CaptureRefused), and the whole capture fails, also where the operation that it was told goes on: allocations (allocate before, and hand the memory
-/// in, to a copy or a kernel that writes it), reads to the host (read behind a launch), waits for gates, functions of the host, launches of other graphs, and shared
-/// operations, or parts of one, that did not run yet (one that did is what launches come behind). To execute an operation, to wait for one, or to capture within a capture is [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution).
+/// in, to a copy or a kernel that writes it), reads to the host (read behind a launch; most do not compile in a capture, where `Output = Pending` means that nothing is read), waits for gates, functions of the host, launches of other graphs, and shared
+/// operations, or parts of one, that did not run yet (one that did is what launches come behind). To execute an operation, to wait for one, or to capture within a capture is [`NestedExecution`](wakeline_core::ErrorCode::NestedExecution),
+/// which fails nothing but itself: record the operation instead, or execute it before; where `then_unchecked` allows it, it runs at once and is no part of the graph.
 ///
 /// # What it owns
 ///
