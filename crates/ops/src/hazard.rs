@@ -446,7 +446,7 @@ impl<D: Memory> Submission<D> {
             drop(locked);
             asked = entries;
         };
-        // What it waits for by now: of one stream the latest place.
+        // What it waits for by now. Of two places of one stream the higher may end before the other: it was opened later, by another thread or in a branch.
         let mut waited: Few<(u64, u64)> = Few::new();
         for ((uses, wants), Item { keeps, .. }) in locked.iter_mut().zip(items) {
             let Wants::Use { writes } = *wants else { continue };
@@ -460,11 +460,10 @@ impl<D: Memory> Submission<D> {
             if before > 0 {
                 for before in uses.before(stream, writes) {
                     let (id, number) = (before.stream.id(), before.place.number);
-                    match waited.iter_mut().find(|(other, _)| *other == id) {
-                        Some((_, place)) if *place >= number => continue,
-                        Some((_, place)) => *place = number,
-                        None => waited.push((id, number)),
+                    if waited.contains(&(id, number)) {
+                        continue;
                     }
+                    waited.push((id, number));
                     self.wait_behind(&before.stream, before.place)?;
                 }
             }

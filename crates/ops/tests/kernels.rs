@@ -6,10 +6,12 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{CONFIG, Rig, poll_once};
 use wakeline_core::{Clock, Nanos};
-use wakeline_ops::DeviceOp;
-use wakeline_ops::port::Shape;
+use wakeline_ops::port::{At, Memory, Pattern, Promise, Shape};
+use wakeline_ops::{DeviceOp, SingleStream, Storage, Submission, value, with_context};
 use wakeline_sim::{SimDevice, SimKernel};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
@@ -67,18 +69,61 @@ fn a_tensor_named_twice_is_one_use_that_writes() {
 #[test]
 fn a_kernel_whose_future_is_dropped_keeps_its_tensor_and_its_code() {
     let rig = Rig::new();
-    let code = std::sync::Arc::new(());
+    let code = Arc::new(());
     let tensor: Bytes = rig.run(Tensor::full(4, 5).on(&rig.runtime)).unwrap();
     let kernel = SimKernel::new(RUN, {
-        let code = std::sync::Arc::clone(&code);
+        let code = Arc::clone(&code);
         move |_| assert_eq!(*code, ())
     });
     // SAFETY: the kernel touches nothing.
     let mut future = unsafe { launch(kernel, ONE, vec![KernelArg::read(&tensor)]) }.on(&rig.runtime);
     assert!(poll_once(&mut future).is_pending());
     drop((future, tensor));
-    assert_eq!((std::sync::Arc::strong_count(&code) > 1, rig.device.memory_use().buffers), (true, 1));
+    assert_eq!((Arc::strong_count(&code) > 1, rig.device.memory_use().buffers), (true, 1));
     rig.settle();
-    assert_eq!(std::sync::Arc::strong_count(&code), 1);
+    assert_eq!(Arc::strong_count(&code), 1);
+    rig.assert_clean();
+}
+
+#[test]
+fn of_two_places_of_one_stream_the_one_that_ends_last_is_waited_for_too() {
+    let rig = Rig::new();
+    let made = || {
+        let alloc =
+            with_context(|submission: &mut Submission<SimDevice>| Ok(value(Storage::alloc(submission, 64)?)));
+        rig.run(alloc.on(&rig.runtime)).unwrap()
+    };
+    let (x, y) = (made(), made());
+    rig.settle();
+    let fill = |storage: &Arc<Storage<SimDevice>>| {
+        let storage = Arc::clone(storage);
+        with_context(move |submission: &mut Submission<SimDevice>| {
+            submission.touch(&[storage.write()], |device, stream| {
+                // SAFETY: the storage stays until this is done, and `touch` orders what else uses it.
+                let promise = unsafe { Promise::new() };
+                device.fill(stream, At::from(storage.buffer()), Pattern::One(1), 64, promise)
+            })?;
+            Ok(value(()))
+        })
+    };
+    let [single, other] = [(); 2].map(|()| rig.runtime.with_policy(&SingleStream).unwrap());
+    let (first, within, one) = (fill(&y), fill(&x), single.clone());
+    let (from, to) = (Arc::clone(&x), Arc::clone(&y));
+    let goes_on = with_context(move |submission: &mut Submission<SimDevice>| {
+        first.execute(submission)?;
+        // Another thread submits in the same stream, and is through before this is.
+        std::thread::spawn(move || assert!(poll_once(&mut within.on(&one)).is_pending())).join().unwrap();
+        submission.touch(&[from.read(), to.write()], |device, stream| {
+            // SAFETY: as above.
+            let promise = unsafe { Promise::new() };
+            device.copy(stream, At::from(from.buffer()), At::from(to.buffer()), 64, promise)
+        })?;
+        Ok(value(()))
+    });
+    let mut goes_on = goes_on.on(&single);
+    assert!(poll_once(&mut goes_on).is_pending());
+    // It comes behind the other thread's write and the read that is behind that.
+    assert!(poll_once(&mut fill(&x).on(&other)).is_pending());
+    drop((goes_on, x, y));
     rig.assert_clean();
 }
