@@ -20,7 +20,7 @@
 //! Invariants: no static (but for those of `tracing`, where that feature is on), no environment, no driver call but those of a
 //! [`Watcher`], through the ports that it is handed. The only threads made are that of [`DeviceThread`], which joins it, and those
 //! of a [`Watcher`], whose [`close`](Watcher::close) waits for them. Timer slack is set on these threads, and on others only by an
-//! explicit call.
+//! explicit call, but for the length of a nap of a task that was woken early: it is as before once that is over.
 
 extern crate alloc;
 

@@ -10,7 +10,7 @@ use crate::sys;
 ///
 /// Linux lets every timed sleep of a thread end late by its slack, 50 us by default, so as to merge wake-ups;
 /// a slack of 1 ns makes a sleep as exact as the machine can, without any privilege. The hosts set it on
-/// their own threads; on yours only you do, with this:
+/// their own threads; on yours only you do, with this, but for the tens of microseconds of a nap before an [early wake](crate::WatcherConfig::early_wake)'s landing:
 ///
 /// ```
 /// use wakeline_core::Nanos;

@@ -125,6 +125,9 @@ impl WatcherConfig {
 
     /// Whether tasks are woken before their words land, so that they watch themselves; and whether those of a [`Tender`](crate::Tender)'s
     /// points may watch from the start.
+    ///
+    /// They are woken for nearly the longest wake-up, so that most are there too early: until the landing their threads sleep in naps, of at most
+    /// [`NAP_NS_MAX`](crate::NAP_NS_MAX), each with the least timer slack, which is the thread's own again behind it. See [`WatcherHandle::naps_for`](crate::WatcherHandle::naps_for).
     #[must_use]
     pub fn early_wake(self, early_wake: bool) -> Self {
         Self { early_wake, ..self }

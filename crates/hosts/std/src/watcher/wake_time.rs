@@ -42,7 +42,7 @@ pub const NAP_NS_MAX: u64 = 40_000;
 /// How long before the landing the last nap ends: by as much may it end late.
 const NAP_BEFORE_NS: u64 = 8_000;
 
-/// How long before its landing a task is woken at most, and by what part of its sleep: naps take a quarter of the time that they last.
+/// How long before its landing a task is woken at most, and by what part of its sleep: each nap costs some microseconds of a processor.
 const LEAD_NS_MAX: u64 = 240_000;
 const LEAD_PART: u64 = 16;
 
@@ -78,12 +78,12 @@ impl WakeTime {
     /// before the word, is there in time for most words, and does not watch for as long as the slowest wake-ups take. A race of two
     /// loses one of them.
     ///
-    /// Where it can nap until then it is woken by what 49 of 50 take.
+    /// Where it can nap until then it is woken by what nearly all take: about the longest of the last few hundred.
     pub(super) fn observe(&self, slept: Nanos, took: Nanos) {
         let (ns, tail_ns) = (&self.ns[length_class(slept)], &self.tail_ns[length_class(slept)]);
         let tail = tail_ns.load(Ordering::Relaxed);
         let long = took.as_nanos().min(TAIL_NS_MAX);
-        // Up by half of what was lacking, and down by little: an eighth of itself in 50 times.
+        // Up by half of what was lacking, and down by a 400th of itself: an eighth in 50 times.
         let tail = if long > tail { tail + (long - tail).div_ceil(2) } else { (tail - tail / 400).max(long) };
         tail_ns.store(tail, Ordering::Relaxed);
         let took = took.as_nanos().min(WAKE_NS_MAX);
