@@ -1,18 +1,11 @@
 //! What NVIDIA's driver says, and whether a store of a word lands.
-//!
-//! The driver is asked on a thread of its own: one that hangs must not take the doctor with it.
-
-use std::sync::mpsc;
-use std::time::Duration;
 
 use serde::Serialize;
 use wakeline::Error;
 use wakeline::cuda::{Context, ContextConfig, Cuda, CudaRuntime, Device};
 
+use crate::ask::within_limit;
 use crate::report::Coded;
-
-/// How long the driver may take to answer. Loading one takes under a second, and a context some tenths.
-const ANSWER_S_MAX: u64 = 30;
 
 /// What there is.
 #[derive(Debug, Serialize)]
@@ -47,18 +40,7 @@ pub(crate) struct Gpu {
 impl Driver {
     /// Asks the driver. Where `tries`, a context is made on each device and the store of a word tried out.
     pub(crate) fn ask(tries: bool) -> Self {
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || {
-            // Whoever asked may have given up.
-            let _ = tell.send(Self::asked(tries));
-        });
-        let limit = Duration::from_secs(ANSWER_S_MAX);
-        told.recv_timeout(limit).unwrap_or_else(|_| {
-            Self::failed(Coded {
-                code: "none".to_owned(),
-                text: format!("the driver has not answered in {ANSWER_S_MAX} s"),
-            })
-        })
+        within_limit("the driver", move || Self::asked(tries), Self::failed)
     }
 
     fn asked(tries: bool) -> Self {

@@ -1,18 +1,11 @@
 //! What AMD's HIP library says, and whether a store of a word lands.
-//!
-//! It is asked on a thread of its own, as NVIDIA's driver is.
-
-use std::sync::mpsc;
-use std::time::Duration;
 
 use serde::Serialize;
 use wakeline::Error;
 use wakeline::hip::{Caps, Context, ContextConfig, Device, Hip as Loaded};
 
+use crate::ask::within_limit;
 use crate::report::Coded;
-
-/// How long the library may take to answer.
-const ANSWER_S_MAX: u64 = 30;
 
 /// What there is.
 #[derive(Debug, Serialize)]
@@ -43,16 +36,7 @@ pub(crate) struct Gpu {
 impl Hip {
     /// Asks the library. Where `tries`, the store of a word is tried out on each device.
     pub(crate) fn ask(tries: bool) -> Self {
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || {
-            // Whoever asked may have given up.
-            let _ = tell.send(Self::asked(tries));
-        });
-        let limit = Duration::from_secs(ANSWER_S_MAX);
-        told.recv_timeout(limit).unwrap_or_else(|_| {
-            let text = format!("the library has not answered in {ANSWER_S_MAX} s");
-            Self::failed(Coded { code: "none".to_owned(), text })
-        })
+        within_limit("the library", move || Self::asked(tries), Self::failed)
     }
 
     fn asked(tries: bool) -> Self {

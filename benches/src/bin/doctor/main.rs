@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod cuda;
 mod gpu;
 mod hip;
