@@ -111,10 +111,12 @@ impl Report {
     }
 
     /// With the residual as the device told it, of a wait that began at `started` and ended well: its work ended at `at`.
+    ///
+    /// No later than the wait learned of it: where two clocks are known to be apart only to within something, `at` may say so.
     #[must_use]
     pub fn ended_at(mut self, started: Instant, at: Option<Instant>) -> Self {
         if let (End::Done(_), Some(at)) = (self.end, at) {
-            self.residual = Some(Residual::Exact(at.since(started)));
+            self.residual = Some(Residual::Exact(at.since(started).min(self.elapsed)));
         }
         self
     }
@@ -148,5 +150,26 @@ impl Report {
             End::StoreLost => Error::new(ErrorCode::StoreLost, [seq, word]),
             _ => Error::new(ErrorCode::Timeout, [seq, word, &self.elapsed]),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device's stamp that was carried over to the host's clock was 1 us past the end of the wait that had seen it.
+    #[test]
+    fn an_end_is_no_later_than_the_wait_that_saw_it() {
+        let at = |us: u64| Instant::from_nanos(us * 1_000);
+        let plan: WaitPlan = "poll".parse().unwrap();
+        let mut report = Report::new(&plan);
+        report.end = End::Done(Outcome::Parked);
+        report.elapsed = Nanos::from_micros(500);
+        let residual = |ended| report.ended_at(at(100), Some(at(ended))).residual;
+        assert_eq!(residual(400), Some(Residual::Exact(Nanos::from_micros(300))));
+        assert_eq!(residual(601), Some(Residual::Exact(Nanos::from_micros(500))));
+        assert_eq!(residual(20), Some(Residual::Exact(Nanos::ZERO)), "it was over before the wait began");
+        report.end = End::TimedOut;
+        assert_eq!(report.ended_at(at(100), Some(at(400))).residual, None);
     }
 }
