@@ -16,6 +16,7 @@ mod common;
 mod compose;
 mod graphs;
 mod program;
+mod trees;
 
 use std::ops::Range;
 
