@@ -117,7 +117,7 @@ codes! {
     /// There is not that much memory. Arguments: the backend, what sort of memory, how many bytes were asked for, what stands in the way.
     0x0026 OutOfMemory "{}: out of {} memory: {} bytes were asked for ({})",
     /// An operation was executed within the submission of another. Arguments: none.
-    0x0027 NestedExecution "an operation was executed in a closure that runs while another is submitted: return it from the closure instead, so that it becomes part of that one, or allow this by `then_unchecked`",
+    0x0027 NestedExecution "an operation was executed in a closure that runs while another is submitted: return it from the closure instead, so that it becomes part of that one; in a graph's scope `record` it; or allow this by `then_unchecked`",
     /// A shared operation came to be executed within its own execution. Arguments: none.
     0x0028 SharedReentered "a shared operation was executed within its own execution: it would wait for itself",
     /// A shared operation is still being submitted by another thread. Arguments: how many milliseconds were waited.

@@ -105,7 +105,8 @@ pub trait Device: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`record`](Self::record).
+    /// As [`record`](Self::record); [`StreamCapturing`](wakeline_core::ErrorCode::StreamCapturing) where the event was recorded in a stream for
+    /// [captures](Graphs::capture_stream), and this is none.
     fn wait(&self, stream: &Self::Stream, event: &Self::Event) -> Result<(), Error>;
 
     /// The point that all work enqueued in `stream` so far is in front of.

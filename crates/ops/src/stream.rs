@@ -9,7 +9,7 @@ use wakeline_core::Error;
 use crate::events::{Closed, Events, Place};
 use crate::lane::Lane;
 use crate::point::HostWord;
-use crate::port::{Device, Priority};
+use crate::port::{Device, Graphs, Priority};
 use crate::runtime::Core;
 
 /// How many entries of a stream's queue the submissions in flight there have at most, by what they have enqueued and, of one that is still to be submitted, by
@@ -51,6 +51,7 @@ struct Inner<D: Device> {
     core: Arc<Core<D>>,
     raw: D::Stream,
     id: u64,
+    priority: Priority,
     lane: Arc<Lane>,
     host_word: HostWord,
     events: Events<D>,
@@ -58,13 +59,24 @@ struct Inner<D: Device> {
 
 impl<D: Device> Stream<D> {
     pub(crate) fn new(core: &Arc<Core<D>>, priority: Priority) -> Result<Self, Error> {
+        Ok(Self::made(core, core.device.stream(priority)?, priority))
+    }
+
+    /// One that is captured, or joins a capture.
+    pub(crate) fn for_captures(core: &Arc<Core<D>>, priority: Priority) -> Result<Self, Error>
+    where
+        D: Graphs,
+    {
+        Ok(Self::made(core, core.device.capture_stream(priority)?, priority))
+    }
+
+    fn made(core: &Arc<Core<D>>, raw: D::Stream, priority: Priority) -> Self {
         // Only their being different counts.
         static IDS: AtomicU64 = AtomicU64::new(0);
-        let raw = core.device.stream(priority)?;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let (core, lane) = (Arc::clone(core), Lane::new());
         let (host_word, events) = (HostWord::new(), Events::new());
-        Ok(Self { inner: Arc::new(Inner { core, raw, id, lane, host_word, events }) })
+        Self { inner: Arc::new(Inner { core, raw, id, priority, lane, host_word, events }) }
     }
 
     /// The device it belongs to.
@@ -75,6 +87,11 @@ impl<D: Device> Stream<D> {
     /// The device's own stream, for calls of the port.
     pub fn raw(&self) -> &D::Stream {
         &self.inner.raw
+    }
+
+    /// How urgent what is enqueued in it is.
+    pub fn priority(&self) -> Priority {
+        self.inner.priority
     }
 
     pub(crate) fn core(&self) -> &Arc<Core<D>> {

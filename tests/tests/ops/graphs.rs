@@ -30,6 +30,7 @@ device_tests![
         case_26_a_graph_owns_the_numbers_of_the_host_that_it_sends,
         case_37_a_capture_ends_whatever_its_closure_does,
         what_cannot_be_repeated_is_refused,
+        no_stream_of_a_runtime_is_taken_into_a_capture,
         launches_in_several_streams_and_from_several_threads_are_ordered,
         a_graph_becomes_another_of_the_same_nodes_and_no_other,
         a_kernel_of_a_graph_gets_other_arguments;
@@ -38,6 +39,7 @@ device_tests![
         a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do;
     Fake: a_graph_that_the_driver_does_not_take_names_the_node,
         a_launch_makes_one_call_and_records_one_event,
+        what_is_captured_is_as_urgent_as_its_stream,
         nothing_is_left_of_a_capture_whatever_fails;
 ];
 
@@ -197,6 +199,12 @@ fn case_37_a_capture_ends_whatever_its_closure_does<R: GraphRig>(rig: &R) {
             graph.record(rig.affine(&tensor, 2, 0))
         });
         assert_eq!(swallowed.unwrap_err().code(), ErrorCode::CaptureRefused);
+        let survived = Graph::scope(&on, |graph| {
+            let panics = rig.affine(&tensor, 2, 0).map(|()| std::panic::resume_unwind(Box::new(())));
+            assert!(catch_unwind(AssertUnwindSafe(|| graph.record(panics.map(|()| ())))).is_err());
+            graph.record(rig.affine(&tensor, 2, 0))
+        });
+        assert_eq!(survived.unwrap_err().code(), ErrorCode::CaptureRefused);
         rig.affine(&tensor, 3, 0).sync_on(&on).unwrap();
     }
     let graph = chain(rig, &tensor, &[(5, 0)]);
@@ -243,6 +251,36 @@ fn what_cannot_be_repeated_is_refused<R: GraphRig>(rig: &R) {
     });
     block_on(nested.unwrap().launch().on(rig.runtime())).unwrap();
     assert_eq!(read(rig, &tensor), [3; LEN]);
+}
+
+/// It would be captured along with whatever others enqueue in it at that moment.
+fn no_stream_of_a_runtime_is_taken_into_a_capture<R: GraphRig>(rig: &R) {
+    let (tensor, other) = (full(rig, 1), full(rig, 1));
+    let on = stream(rig);
+    let device = on.device().clone();
+    let event = Arc::new(device.event().unwrap());
+    let recorded = Arc::clone(&event);
+    let records = with_context(move |submission: &mut Submission<R::Device>| {
+        submission.stream().device().record(submission.stream().raw(), &recorded)?;
+        Ok(value(()))
+    });
+    let graph = Graph::scope(&on, |graph| {
+        graph.record(rig.affine(&tensor, 3, 0))?;
+        graph.record(records)?;
+        let error = device.wait(on.raw(), &event).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::StreamCapturing, "{error}");
+        // So what others enqueue there runs.
+        device.record(on.raw(), &event)?;
+        device.wait(on.raw(), &event)?;
+        graph.record(rig.affine(&tensor, 1, 4))
+    });
+    let graph = graph.unwrap();
+    assert_eq!(graph.nodes().len(), 2);
+    block_on(rig.affine(&other, 5, 0).on(rig.runtime())).unwrap();
+    assert_eq!((read(rig, &tensor), read(rig, &other)), (vec![1; LEN], vec![5; LEN]));
+    block_on(graph.launch().on(rig.runtime())).unwrap();
+    assert_eq!(read(rig, &tensor), [7; LEN]);
+    rig.settle();
 }
 
 fn launches_in_several_streams_and_from_several_threads_are_ordered<R: GraphRig>(rig: &R) {
@@ -297,6 +335,10 @@ fn a_graph_becomes_another_of_the_same_nodes_and_no_other<R: GraphRig>(rig: &R) 
             let next = rig.affine(&two, 1, 1);
             move |()| next
         }));
+        assert_eq!(error.unwrap_err().code(), ErrorCode::GraphMismatch);
+        // Its first node could become the other's, the last could not: none does.
+        let copies = two.copy_to(full(rig, 0)).map(drop);
+        let error = graph.recapture(rig.affine(&two, 9, 0).then(move |()| copies));
         assert_eq!(error.unwrap_err().code(), ErrorCode::GraphMismatch);
         block_on(graph.launch().on(rig.runtime())).unwrap();
     }
@@ -427,6 +469,38 @@ fn a_graph_that_the_driver_does_not_take_names_the_node(rig: &CudaRig) {
     let graph = chain(rig, &tensor, &[(2, 0)]);
     block_on(graph.launch().on(rig.runtime())).unwrap();
     assert_eq!(read(rig, &tensor), [2; LEN]);
+}
+
+fn what_is_captured_is_as_urgent_as_its_stream(rig: &CudaRig) {
+    for (priority, number) in [(Priority::Normal, 0), (Priority::High, -5)] {
+        let on = rig.runtime().stream(priority).unwrap();
+        assert_eq!(on.priority(), priority);
+        let tensor = full(rig, 1);
+        let streams = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = || {
+            let streams = Arc::clone(&streams);
+            with_context(move |submission: &mut Submission<_>| {
+                streams.lock().unwrap().push(submission.stream().clone());
+                Ok(value(()))
+            })
+        };
+        let branches = zip!(
+            rig.affine(&tensor, 2, 0).then({
+                let seen = seen();
+                move |()| seen
+            }),
+            rig.affine(&full(rig, 1), 2, 0).then({
+                let seen = seen();
+                move |()| seen
+            })
+        );
+        drop(branches.map(drop).graph_on(&on).unwrap());
+        let streams = streams.lock().unwrap();
+        assert!(streams.len() == 2 && streams[0].id() != streams[1].id());
+        for stream in &*streams {
+            assert_eq!(rig.rig().priority(stream.raw()), number, "{priority:?}");
+        }
+    }
 }
 
 fn a_launch_makes_one_call_and_records_one_event(rig: &CudaRig) {

@@ -150,7 +150,14 @@ impl<D: LineDriver> Context<D> {
     /// As [`stream`](Self::stream).
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream<D>, Error> {
         self.inner.open()?;
-        Stream::make(&self.inner, priority)
+        Stream::make(&self.inner, priority, false)
+    }
+
+    /// A stream that operations capture, and nobody else has.
+    #[cfg(feature = "ops")]
+    pub(crate) fn stream_for_captures(&self, priority: i32) -> Result<Stream<D>, Error> {
+        self.inner.open()?;
+        Stream::make(&self.inner, priority, true)
     }
 
     /// A word for a kernel's own stores.

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wakeline_core::{Error, ErrorCode};
 
@@ -17,6 +18,8 @@ use crate::stream::Stream;
 pub struct Event<D: LineDriver> {
     context: Arc<Inner<D>>,
     raw: RawEvent,
+    /// Whether it was recorded last in a stream for captures: no other stream waits for it, which would join the capture.
+    captured: AtomicBool,
 }
 
 impl<D: LineDriver> Event<D> {
@@ -34,7 +37,7 @@ impl<D: LineDriver> Event<D> {
             let _bound = context.bind()?;
             context.take_event()?
         };
-        Ok(Self { context: Arc::clone(context), raw })
+        Ok(Self { context: Arc::clone(context), raw, captured: AtomicBool::new(false) })
     }
 
     /// Has it stand for what is enqueued in `stream` so far. Waits that were enqueued before stay for what it stood for then.
@@ -52,8 +55,16 @@ impl<D: LineDriver> Event<D> {
         }
         shared.is_here()?;
         let _bound = context.bind()?;
+        // In front of the call and behind it: who waits meanwhile is refused rather than taken along.
+        if shared.captures {
+            self.captured.store(true, Ordering::SeqCst);
+        }
         // SAFETY: the context is bound, the event its own and the stream alive.
-        unsafe { context.driver.event_record(self.raw, shared.raw) }.map_err(|error| shared.failed(error))
+        unsafe { context.driver.event_record(self.raw, shared.raw) }.map_err(|error| shared.failed(error))?;
+        if !shared.captures && self.captured.load(Ordering::Relaxed) {
+            self.captured.store(false, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     /// Has what is enqueued in `stream` from now on wait, on the device, for what this stands for by now; of an event that was never recorded, for
@@ -61,13 +72,17 @@ impl<D: LineDriver> Event<D> {
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new), of either context.
+    /// - [`StreamCapturing`](ErrorCode::StreamCapturing) where it was recorded in a stream that operations have for captures, and this is none.
+    /// - As [`new`](Self::new), of either context.
     pub fn wait(&self, stream: &Stream<D>) -> Result<(), Error> {
         let shared = stream.shared();
         let context = &shared.context;
         self.context.sound()?;
         context.open()?;
         shared.is_here()?;
+        if self.captured.load(Ordering::Relaxed) && !shared.captures {
+            return Err(shared.refuse_capture());
+        }
         let _bound = context.bind()?;
         // SAFETY: the stream's context is bound, event and stream are alive.
         unsafe { context.driver.event_wait(shared.raw, self.raw) }.map_err(|error| shared.failed(error))

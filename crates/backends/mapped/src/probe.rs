@@ -34,7 +34,7 @@ impl<D: LineDriver> Prober<D> {
 
 impl<D: LineDriver> Probe for Prober<D> {
     fn stores(&self, path: CompletionPath) -> Result<(), String> {
-        let stream = Stream::make(&self.inner, 0).map_err(|error| reason(&error))?;
+        let stream = Stream::make(&self.inner, 0, false).map_err(|error| reason(&error))?;
         let word = stream.shared().store_by(path).map_err(|error| reason(&error))?;
         let Some(word) = word else {
             return Err("the driver says that it is not supported".into());

@@ -38,6 +38,8 @@ pub(crate) struct Shared<D: LineDriver> {
     pub(crate) raw: RawStream,
     /// Whether it was made here and is destroyed here.
     made: bool,
+    /// Whether operations have it for captures alone: it joins them by waiting for events that were recorded there.
+    pub(crate) captures: bool,
     /// Keeps a stream of somebody else's alive.
     owner: Option<Box<dyn Any + Send + Sync>>,
     place: Place,
@@ -79,7 +81,7 @@ impl<D: LineDriver> fmt::Debug for Stream<D> {
 
 impl<D: LineDriver> Stream<D> {
     /// Makes a stream, which does not wait for the default stream. The context is open.
-    pub(crate) fn make(context: &Arc<Inner<D>>, priority: i32) -> Result<Self, Error> {
+    pub(crate) fn make(context: &Arc<Inner<D>>, priority: i32, captures: bool) -> Result<Self, Error> {
         let bound = context.bind()?;
         context.part();
         let place = context.take_place()?;
@@ -94,13 +96,13 @@ impl<D: LineDriver> Stream<D> {
             }
         };
         drop(bound);
-        Ok(Self::with(context, raw, true, None, place))
+        Ok(Self::with(context, raw, (true, captures), None, place))
     }
 
     fn with(
         context: &Arc<Inner<D>>,
         raw: RawStream,
-        made: bool,
+        (made, captures): (bool, bool),
         owner: Option<Box<dyn Any + Send + Sync>>,
         place: Place,
     ) -> Self {
@@ -114,6 +116,7 @@ impl<D: LineDriver> Stream<D> {
                 context,
                 raw,
                 made,
+                captures,
                 owner,
                 place,
                 submission,
@@ -177,7 +180,7 @@ impl<D: LineDriver> Stream<D> {
             }
         }
         let place = context.take_place()?;
-        Ok(Self::with(context, raw, false, owner, place))
+        Ok(Self::with(context, raw, (false, false), owner, place))
     }
 
     /// The point that all work enqueued so far is in front of. What is enqueued behind it later never delays it.
@@ -296,7 +299,7 @@ impl<D: LineDriver> Shared<D> {
     }
 
     /// That nothing can be awaited, for a capture is under way.
-    fn refuse_capture(&self) -> Error {
+    pub(crate) fn refuse_capture(&self) -> Error {
         Error::new(ErrorCode::StreamCapturing, [&D::NAME, &self.raw])
     }
 

@@ -161,6 +161,14 @@ pub struct SimEvent {
     recorded: Arc<Lock<Option<(ContextKey, Recorded)>>>,
 }
 
+#[cfg(feature = "ops")]
+impl SimEvent {
+    /// Whether it was recorded last in a capture.
+    pub(crate) fn is_captured(&self) -> bool {
+        matches!(*self.recorded.lock(), Some((_, Recorded::Captured(_))))
+    }
+}
+
 /// What an event stands for.
 #[derive(Clone, Debug)]
 enum Recorded {

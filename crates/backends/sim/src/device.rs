@@ -144,13 +144,18 @@ impl<T: TimeLine> SimDevice<T> {
     /// The device's fault; [`Backend`](wakeline_core::ErrorCode::Backend) when all
     /// [`slots_max`](SimConfig::slots_max) words are taken or quarantined.
     pub fn stream(&self) -> Result<SimStream<T>, Error> {
+        self.make_stream(false)
+    }
+
+    /// A stream, for captures alone or for all but them.
+    pub(crate) fn make_stream(&self, captures: bool) -> Result<SimStream<T>, Error> {
         let now = self.now();
         let (key, place, line, armed) = self.with(|state| {
             state.begin(Call::Stream, now);
             state.health()?;
             state.new_stream()
         })?;
-        Ok(SimStream::new(self.clone(), key, line, place.slot(), armed))
+        Ok(SimStream::new(self.clone(), key, line, place.slot(), armed, captures))
     }
 
     /// The device's fault, `None` while it is healthy. Costs nothing and counts as no call.

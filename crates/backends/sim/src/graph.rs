@@ -204,6 +204,12 @@ impl<T: TimeLine> SimStream<T> {
         self.device().with(|state| state.is_capturing(self.key()))
     }
 
+    /// That it is not to join a capture.
+    #[cfg(feature = "ops")]
+    pub(crate) fn refused_in_captures(&self) -> Error {
+        self.device().with(|state| state.stream_capturing(self.key()))
+    }
+
     /// That it is in no capture.
     #[cfg(feature = "ops")]
     pub(crate) fn refuse_capturing(&self) -> Result<(), Error> {

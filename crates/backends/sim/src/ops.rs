@@ -54,6 +54,9 @@ impl<T: TimeLine + Send + Sync + 'static> Device for SimDevice<T> {
     }
 
     fn wait(&self, stream: &Self::Stream, event: &Self::Event) -> Result<(), Error> {
+        if event.is_captured() && !stream.is_for_captures() {
+            return Err(stream.refused_in_captures());
+        }
         stream.wait(event)
     }
 
@@ -309,6 +312,10 @@ fn sim_args<'a>(args: &[Arg<'a, SimMemory>]) -> Vec<SimArg<'a>> {
 impl<T: TimeLine + Send + Sync + 'static> Graphs for SimDevice<T> {
     type Captured = SimCapture;
     type Executable = SimGraph<T>;
+
+    fn capture_stream(&self, _: Priority) -> Result<Self::Stream, Error> {
+        self.make_stream(true)
+    }
 
     fn begin_capture(&self, stream: &Self::Stream, _: Promise) -> Result<(), Error> {
         stream.begin_capture()

@@ -38,6 +38,8 @@ struct Inner<T: TimeLine> {
     key: Key,
     line: Arc<HostLine>,
     slot: Slot,
+    /// Whether it is for captures alone.
+    captures: bool,
     /// The submission lock, around the number taken last.
     ///
     /// Held from taking a number to the enqueue of its store, so that numbers are enqueued in their order: two
@@ -58,8 +60,16 @@ impl<T: TimeLine> fmt::Debug for SimStream<T> {
 }
 
 impl<T: TimeLine> SimStream<T> {
-    pub(crate) fn new(device: SimDevice<T>, key: Key, line: Arc<HostLine>, slot: Slot, armed: Seq) -> Self {
-        Self { inner: Arc::new(Inner { device, key, line, slot, submission: Lock::new(armed) }) }
+    pub(crate) fn new(
+        device: SimDevice<T>,
+        key: Key,
+        line: Arc<HostLine>,
+        slot: Slot,
+        armed: Seq,
+        captures: bool,
+    ) -> Self {
+        let submission = Lock::new(armed);
+        Self { inner: Arc::new(Inner { device, key, line, slot, captures, submission }) }
     }
 
     /// Enqueues work that runs for `length`; [`Nanos::MAX`] never ends.
@@ -103,6 +113,12 @@ impl<T: TimeLine> SimStream<T> {
     /// The place of its word in the line.
     pub fn slot(&self) -> Slot {
         self.inner.slot
+    }
+
+    /// Whether operations have it for captures alone.
+    #[cfg(feature = "ops")]
+    pub(crate) fn is_for_captures(&self) -> bool {
+        self.inner.captures
     }
 
     pub(crate) fn key(&self) -> Key {

@@ -36,7 +36,7 @@ use crate::hazard::{Storage, Uses};
 use crate::lock::{self, Submits};
 use crate::op::DeviceOp;
 use crate::owner::Owners;
-use crate::port::{self, Graphs, Node, Priority, Promise};
+use crate::port::{self, Graphs, Node, Promise};
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::Lock;
@@ -104,6 +104,8 @@ impl<O: DeviceOp<Pending = (), Output = ()>> GraphNode for O {}
 pub struct Recorder<'s, D: Graphs> {
     submission: &'s mut Submission<D>,
     failed: Option<Error>,
+    /// Whether an operation is being recorded, or was when it panicked.
+    panics: bool,
 }
 
 impl<D: Graphs> Recorder<'_, D> {
@@ -111,12 +113,16 @@ impl<D: Graphs> Recorder<'_, D> {
     ///
     /// # Errors
     ///
-    /// What the operation says. The whole capture then ends with the first such error, whatever the closure makes of it.
+    /// What the operation says. The whole capture then ends with the first such error, whatever the closure makes of it, and with one where the operation panics and the closure
+    /// survives that.
     pub fn record<O>(&mut self, op: O) -> Result<O::Pending, Error>
     where
         O: DeviceOp<Device = D, Output = <O as DeviceOp>::Pending>,
     {
-        op.execute(self.submission).inspect_err(|error| {
+        let before = core::mem::replace(&mut self.panics, true);
+        let executed = op.execute(self.submission);
+        self.panics = before;
+        executed.inspect_err(|error| {
             self.failed.get_or_insert_with(|| error.clone());
         })
     }
@@ -232,7 +238,7 @@ fn capture<D: Graphs, T>(
     let device = stream.device();
     device.health()?;
     // Nobody else has it.
-    let origin = Stream::new(stream.core(), Priority::Normal)?;
+    let origin = Stream::for_captures(stream.core(), stream.priority())?;
     device.together(|| {
         let mut submission = Submission::to_record(origin.clone());
         let capture = Capture::begin(&origin)?;
@@ -290,11 +296,15 @@ impl<D: Graphs, T> Graph<D, T> {
         body: impl FnOnce(&mut Recorder<'_, D>) -> Result<T, Error>,
     ) -> Result<Self, Error> {
         Self::made_of(stream, |submission| {
-            let mut recorder = Recorder { submission, failed: None };
+            let mut recorder = Recorder { submission, failed: None, panics: false };
             let output = body(&mut recorder);
-            match recorder.failed {
-                Some(error) => Err(error),
-                None => output,
+            match recorder {
+                Recorder { failed: Some(error), .. } => Err(error),
+                Recorder { panics: true, submission, .. } => {
+                    Err(submission
+                        .refusal(&"an operation that panicked", &"what of it is recorded nobody knows"))
+                }
+                _ => output,
             }
         })
     }

@@ -20,7 +20,7 @@ use wakeline_core::{Error, ErrorCode};
 use crate::events::Place;
 use crate::hazard::{Storage, Uses};
 use crate::owner::Owners;
-use crate::port::{Device, Memory, Priority};
+use crate::port::{Device, Graphs, Memory, Priority};
 use crate::runtime::Core;
 use crate::stream::Stream;
 use crate::submission::Submission;
@@ -29,6 +29,10 @@ use crate::submission::Submission;
 pub(crate) const RECORDED_STREAMS_MAX: usize = 16;
 
 pub(crate) struct Recording<D: Device> {
+    /// Makes a stream for it.
+    make: MakeStream<D>,
+    /// How urgent they are.
+    priority: Priority,
     /// Streams of it that no branch is in.
     spare: Vec<Stream<D>>,
     /// How many streams it has besides its first.
@@ -43,6 +47,8 @@ pub(crate) struct Recording<D: Device> {
     refused: Option<Error>,
     one_stream: bool,
 }
+
+type MakeStream<D> = fn(&Arc<Core<D>>, Priority) -> Result<Stream<D>, Error>;
 
 /// Up to which place of the other each stream is behind, by the numbers of both.
 type Behind = BTreeMap<(u64, u64), u64>;
@@ -64,8 +70,10 @@ pub(super) struct Recorded<D: Memory> {
 }
 
 impl<D: Device> Recording<D> {
-    const fn new() -> Self {
+    const fn new(make: MakeStream<D>, priority: Priority) -> Self {
         Self {
+            make,
+            priority,
             spare: Vec::new(),
             made: 0,
             accesses: BTreeMap::new(),
@@ -93,7 +101,7 @@ impl<D: Device> Recording<D> {
             return None;
         }
         // Where there is none, less runs at a time; a fault is told by what is recorded next.
-        let stream = Stream::new(core, Priority::Normal).ok()?;
+        let stream = (self.make)(core, self.priority).ok()?;
         self.made += 1;
         Some(stream)
     }
@@ -115,7 +123,9 @@ impl<D: Device> Recording<D> {
 
     /// Has the launches come behind a place of a stream that is not in this capture.
     pub(crate) fn come_behind(&mut self, stream: &Stream<D>, place: Place) {
-        self.after.push((stream.clone(), place));
+        if !self.after.iter().any(|(other, known)| other.id() == stream.id() && *known == place) {
+            self.after.push((stream.clone(), place));
+        }
     }
 }
 
@@ -181,9 +191,13 @@ fn wait_behind<D: Device>(
 
 impl<D: Device> Submission<D> {
     /// One whose work is recorded in this stream, which is being captured and which nobody else has.
-    pub(super) fn to_record(stream: Stream<D>) -> Self {
+    pub(super) fn to_record(stream: Stream<D>) -> Self
+    where
+        D: Graphs,
+    {
         let mut submission = Self::uncounted(stream);
-        submission.recording = Some(Box::new(Recording::new()));
+        let priority = submission.stream.priority();
+        submission.recording = Some(Box::new(Recording::new(Stream::for_captures, priority)));
         submission
     }
 

@@ -4,7 +4,7 @@ use core::fmt;
 
 use wakeline_core::Error;
 
-use super::{Arg, Launch, Promise, Shape};
+use super::{Arg, Launch, Priority, Promise, Shape};
 
 /// What a node of a graph does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,7 +69,16 @@ pub trait Graphs: Launch {
     /// A graph that can be launched. The caller keeps it until all launches of it are done.
     type Executable: Send + Sync + 'static;
 
-    /// Captures what is enqueued in `stream` from now on. A stream that waits for an event that was recorded in the capture joins it.
+    /// A stream for captures, which is captured or joins a capture by waiting for an event that was recorded there. No other stream MUST join one: [`wait`](crate::port::Device::wait)
+    /// MUST be an error, and enqueue nothing, where such a one would wait for an event that was recorded in a stream for captures. So nothing that somebody enqueues elsewhere at that
+    /// moment becomes a part of the capture.
+    ///
+    /// # Errors
+    ///
+    /// The device's fault, or that no further stream can be had.
+    fn capture_stream(&self, priority: Priority) -> Result<Self::Stream, Error>;
+
+    /// Captures what is enqueued in `stream` from now on, which is one for captures. Another one that waits for an event that was recorded in the capture joins it.
     ///
     /// MUST be a capture that calls of other threads do not disturb, and that disturbs none of theirs. While it lasts, functions of the host and waits for gates in its streams MUST
     /// be errors; so MUST the arming of a point there be, which MUST store no word. Nobody allocates or frees there.

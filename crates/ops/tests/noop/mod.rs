@@ -251,6 +251,10 @@ impl Graphs for Noop {
     type Captured = ();
     type Executable = ();
 
+    fn capture_stream(&self, priority: Priority) -> Result<NoopStream, Error> {
+        self.stream(priority)
+    }
+
     fn begin_capture(&self, _: &NoopStream, _: Promise) -> Result<(), Error> {
         Ok(())
     }

@@ -10,7 +10,7 @@ use core::ptr;
 use std::collections::{BTreeSet, HashMap};
 
 use wakeline_core::{Error, ErrorCode};
-use wakeline_ops::port::{Arg, Graphs, Node, NodeKind, Promise, Shape};
+use wakeline_ops::port::{Arg, Graphs, Node, NodeKind, Priority, Promise, Shape};
 
 use super::access::DeviceMemory;
 use super::{OpDevice, launch};
@@ -191,6 +191,10 @@ impl<D: GraphDriver> OpDevice<D> {
 impl<D: GraphDriver> Graphs for OpDevice<D> {
     type Captured = OpCaptured<D>;
     type Executable = OpGraph<D>;
+
+    fn capture_stream(&self, priority: Priority) -> Result<Stream<D>, Error> {
+        self.context.stream_for_captures(self.number_of(priority))
+    }
 
     /// Of this thread alone.
     fn begin_capture(&self, stream: &Stream<D>, _: Promise) -> Result<(), Error> {

@@ -97,6 +97,16 @@ impl<D: WorkDriver> Clone for OpDevice<D> {
 }
 
 impl<D: WorkDriver> OpDevice<D> {
+    /// The driver's number of a priority.
+    fn number_of(&self, priority: Priority) -> i32 {
+        let (least, most) = self.priorities;
+        match priority {
+            Priority::Low => least,
+            Priority::Normal => 0,
+            Priority::High => most,
+        }
+    }
+
     /// A device by its number, in its primary context: the one that it shares with all else in the process.
     ///
     /// # Errors
@@ -207,12 +217,7 @@ impl<D: WorkDriver> port::Device for OpDevice<D> {
 
     /// [`Normal`](Priority::Normal) is 0, as of streams that others make without a word on it: on most devices the least urgent there is.
     fn stream(&self, priority: Priority) -> Result<Stream<D>, Error> {
-        let (least, most) = self.priorities;
-        self.context.stream_with_priority(match priority {
-            Priority::Low => least,
-            Priority::Normal => 0,
-            Priority::High => most,
-        })
+        self.context.stream_with_priority(self.number_of(priority))
     }
 
     fn event(&self) -> Result<Event<D>, Error> {

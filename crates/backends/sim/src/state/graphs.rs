@@ -130,7 +130,11 @@ impl State {
         if !self.is_capturing(stream) {
             return Ok(());
         }
-        Err(Error::new(ErrorCode::StreamCapturing, [&BACKEND, &self.number(stream)]))
+        Err(self.stream_capturing(stream))
+    }
+
+    pub(crate) fn stream_capturing(&self, stream: Key) -> Error {
+        Error::new(ErrorCode::StreamCapturing, [&BACKEND, &self.number(stream)])
     }
 
     pub(crate) fn begin_capture(&mut self, stream: Key) -> Result<(), Error> {
