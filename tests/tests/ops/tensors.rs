@@ -12,17 +12,21 @@ use wakeline_ops::port::{self, Arg, Priority, Promise, Shape};
 use wakeline_ops::{DeviceOp, Storage, Submission, device_op};
 use wakeline_std::block_on;
 use wakeline_tensor::{
-    CHUNK_BYTES, COPY_CALLS_MAX, Element, Float, IntoPartition, Lent, Number, Partition, Pools, Tensor,
+    CHUNK_BYTES, COPY_CALLS_MAX, Element, Float, IntoPartition, Lent, Number, Partition, PinnedBuffer, Pools,
+    Tensor,
 };
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{OpsRig, VendorRig, poll_once, until};
 use wakeline_tests::vendor::Vendor;
+
+use crate::ms;
 
 device_tests![
     Everywhere: tensors_of_every_element_are_made_and_come_back,
         random_numbers_are_those_of_the_formula,
         views_of_random_tables_read_copy_and_are_written_as_the_host_says,
         many_numbers_go_both_ways_in_chunks,
+        pinned_buffers_go_both_ways_and_views_row_by_row,
         a_borrowed_tensor_is_written_in_place_and_read_behind_that,
         a_borrow_that_is_forgotten_in_flight_is_ordered_and_frees_nothing,
         shared_memory_is_not_to_be_written,
@@ -32,6 +36,32 @@ device_tests![
         a_number_of_up_to_four_bytes_is_filled_in_by_one_call,
         a_view_is_copied_in_as_few_calls_as_there_can_be;
 ];
+
+fn pinned_buffers_go_both_ways_and_views_row_by_row<R: OpsRig>(rig: &R) {
+    const ROWS: usize = 300;
+    const COLUMNS: usize = 1_001;
+    let runtime = rig.runtime();
+    let numbers: Vec<u32> =
+        (0..u32::try_from(ROWS * COLUMNS).unwrap()).map(|n| n.wrapping_mul(2_654_435_761)).collect();
+    let mut buffer = PinnedBuffer::new(runtime.device(), ROWS * COLUMNS).unwrap();
+    buffer.write(0, &numbers).unwrap();
+    let sent = Tensor::<u32, R::Device>::uninit([ROWS, COLUMNS]).then(|tensor| tensor.overwrite_from(buffer));
+    let (tensor, mut buffer) = block_on(sent.on(runtime)).unwrap();
+    // The device has its own by now.
+    buffer.write(0, &vec![7; ROWS * COLUMNS]).unwrap();
+    let buffer = block_on(tensor.fetch_into(buffer).on(runtime)).unwrap();
+    assert!(buffer.to_vec().unwrap() == numbers);
+    let view = tensor.slice(1, 100..357).unwrap();
+    let rows = PinnedBuffer::new(runtime.device(), ROWS * 257).unwrap();
+    let rows = block_on(view.fetch_into(rows).on(runtime)).unwrap();
+    let wanted: Vec<u32> = numbers.chunks(COLUMNS).flat_map(|row| row[100..357].to_vec()).collect();
+    assert!(rows.to_vec().unwrap() == wanted);
+    // Dropped in flight, behind work: neither is let go before that.
+    let mut flying = rig.occupy(ms(20)).then(move |()| tensor.fetch_into(buffer)).on(runtime);
+    assert!(!matches!(poll_once(&mut flying), std::task::Poll::Ready(Err(_))));
+    drop((flying, view, rows));
+    rig.settle_clean();
+}
 
 /// The numbers of what an operation makes.
 fn back<T: Element, R: OpsRig>(
