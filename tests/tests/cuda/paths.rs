@@ -4,7 +4,7 @@ use std::time::{Duration, Instant as Wall};
 
 use wakeline_core::{Arming, CompletionPort, ErrorCode, Strictness};
 use wakeline_fake_driver::{Act, Rule, RuleId, Status};
-use wakeline_mapped::{CompletionPath, Context, ContextConfig, Kernels};
+use wakeline_mapped::{CALLBACK_LATE_MS_MAX, CompletionPath, Context, ContextConfig, Kernels};
 use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
 use wakeline_tests::vendor::Vendor;
@@ -24,6 +24,9 @@ driver_tests![
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// How often is tried what a busy machine may spoil.
+const ATTEMPTS: u32 = 5;
 
 fn with<D: Vendor>(rig: &Rig<D>, config: ContextConfig) -> Context<D> {
     rig.context_beside(&config).unwrap()
@@ -63,12 +66,13 @@ fn drop_stores<D: Vendor>(rig: &Rig<D>) -> RuleId {
 fn case_39_a_store_that_never_lands_is_found_at_the_start<D: Vendor>(rig: &Rig<D>) {
     drop_stores(rig);
     let start = Wall::now();
-    let context = with(rig, ContextConfig { probe_ms_max: 100, ..ContextConfig::default() });
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // So long, for the host function of the next probe may be late on a busy machine.
+    let context = with(rig, ContextConfig { probe_ms_max: 400, ..ContextConfig::default() });
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     assert_eq!(context.completion(), CompletionPath::Callback);
     let [warning] = context.warnings() else { panic!("{:?}", context.warnings()) };
     assert_eq!(warning.code(), ErrorCode::CompletionFallback);
-    assert!(warning.to_string().contains("100 ms"), "{warning}");
+    assert!(warning.to_string().contains("400 ms"), "{warning}");
     ends_well(rig, &context);
 }
 
@@ -84,7 +88,7 @@ fn where_nothing_lands_waits_ask_and_end_well<D: Vendor>(rig: &Rig<D>) {
 /// An old driver said `NOT_SUPPORTED` at the first store.
 fn case_45_a_driver_that_does_not_support_stores_says_so_once<D: Vendor>(rig: &Rig<D>) {
     let rule = rig.stand_in().rule(Rule::new("cuStreamWriteValue64", Act::Fail(Status(801))));
-    let context = with(rig, ContextConfig::default());
+    let context = with(rig, ContextConfig { probe_ms_max: 2_000, ..ContextConfig::default() });
     assert_eq!(context.completion(), CompletionPath::Callback);
     assert_eq!(context.warnings().len(), 1);
     assert!(context.warnings()[0].to_string().contains("not supported"), "{}", context.warnings()[0]);
@@ -144,17 +148,30 @@ fn a_host_function_that_runs_late_is_no_lost_store<D: Vendor>(rig: &Rig<D>) {
     extern "C" fn sleeps(_: *mut core::ffi::c_void) {
         std::thread::sleep(Duration::from_millis(40));
     }
-    let config = ContextConfig { completion: CompletionPath::Callback, ..ContextConfig::default() };
+    let config = ContextConfig {
+        completion: CompletionPath::Callback,
+        probe_ms_max: 2_000,
+        ..ContextConfig::default()
+    };
     let context = with(rig, config);
     let stream = context.stream().unwrap();
     let other = rig.stream();
-    let bound = rig.context().bind().unwrap();
-    // SAFETY: the context is bound, and the stream of it and alive; the function takes nothing.
-    unsafe { rig.driver().call_host(other.raw(), sleeps, core::ptr::null_mut()) }.unwrap();
-    drop(bound);
-    let start = Wall::now();
-    for text in [PLANS[5], PLANS[3]] {
-        wait(text, &mut stream.armed_port().unwrap()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
-    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}: it was not late", start.elapsed());
+    let once = || {
+        let bound = rig.context().bind().unwrap();
+        // SAFETY: the context is bound, and the stream of it and alive; the function takes nothing.
+        unsafe { rig.driver().call_host(other.raw(), sleeps, core::ptr::null_mut()) }.unwrap();
+        drop(bound);
+        let start = Wall::now();
+        for text in [PLANS[5], PLANS[3]] {
+            let ended = wait(text, &mut stream.armed_port().unwrap());
+            // Others had the processor for longer than a host function may be late: that says nothing.
+            if ended.is_err() && start.elapsed() > Duration::from_millis(CALLBACK_LATE_MS_MAX) {
+                return false;
+            }
+            ended.unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+        assert!(start.elapsed() >= Duration::from_millis(30), "{:?}: it was not late", start.elapsed());
+        true
+    };
+    assert!((0..ATTEMPTS).any(|_| once()), "the machine was busy all the time");
 }
