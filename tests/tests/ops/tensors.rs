@@ -425,8 +425,14 @@ fn a_view_is_copied_in_as_few_calls_as_there_can_be<D: Vendor>(rig: &VendorRig<D
 
 /// Copies of many small tensors go on while a kernel runs: drawn as a timeline.
 fn many_small_tensors_come_to_the_host_beside_a_kernel<R: OpsRig>(rig: &R) {
+    // On a machine that others load copies take longer: then beside a longer kernel.
+    let beside_one_of = [60, 240, 960].into_iter().any(|length| many_come_beside(rig, ms(length)));
+    assert!(beside_one_of, "no kernel was longer than the copies beside it");
+}
+
+/// Whether all came while a kernel of that length ran.
+fn many_come_beside<R: OpsRig>(rig: &R, length: Nanos) -> bool {
     const TENSORS: u32 = 48;
-    const LENGTH: Nanos = Nanos::from_millis(60);
     let runtime = rig.runtime();
     let stream = runtime.stream(Priority::Normal).unwrap();
     let tensors: Vec<_> = (0..TENSORS).map(|n| block_on(Tensor::full(256, n).on(runtime)).unwrap()).collect();
@@ -434,7 +440,7 @@ fn many_small_tensors_come_to_the_host_beside_a_kernel<R: OpsRig>(rig: &R) {
     block_on(tensors[0].to_host().on(runtime)).unwrap();
     let start = Instant::now();
     let (busy, copies) = std::thread::scope(|scope| {
-        let op = rig.occupy(LENGTH);
+        let op = rig.occupy(length);
         let busy = scope.spawn(move || {
             op.sync_on(&stream).unwrap();
             start.elapsed()
@@ -457,6 +463,9 @@ fn many_small_tensors_come_to_the_host_beside_a_kernel<R: OpsRig>(rig: &R) {
     };
     println!("{}", row((copies[0].0, copies[copies.len() - 1].1)));
     let beside = copies.iter().filter(|(_, ended)| *ended < busy).count();
-    assert_eq!(beside, copies.len(), "the kernel ended after {busy:?}: {copies:?}");
-    assert!(busy >= Duration::from_millis(60), "{busy:?}");
+    assert!(busy.as_nanos() >= length.as_nanos().into(), "{busy:?}");
+    if beside < copies.len() {
+        println!("{beside} of {TENSORS} came while it ran");
+    }
+    beside == copies.len()
 }
