@@ -48,7 +48,7 @@ pub struct SimConfig {
     /// Whether a blocking wait can end at a deadline. Where it cannot, a bounded wait is refused with
     /// [`BlockUnbounded`](wakeline_core::ErrorCode::BlockUnbounded), as by CUDA and HIP.
     pub bounded_block: bool,
-    /// How many commands a stream holds, stores that are under way included. An H200 holds about 1,000.
+    /// How many commands a stream holds, what runs included. A store that has left it and has not landed yet does not count: there may be 16 times as many of these. An H200 holds about 1,000.
     pub queue_len_max: usize,
     /// How many nodes a graph has at most. A larger one cannot be made into one that can be launched.
     pub graph_nodes_max: usize,

@@ -46,6 +46,9 @@ use crate::memory::Buffers;
 use crate::queue::{Next, Queue, Store, Work};
 use crate::table::{Key, Table};
 
+/// How many times as many stores of a stream's word may be under way as the stream holds commands.
+const UNDER_WAY_MAX: usize = 16;
+
 /// Which driver call is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Call {
@@ -408,11 +411,16 @@ impl State {
 
     fn check_room(&self, stream: Key, call: Call) -> Result<(), Error> {
         let Some(queue) = self.streams.get(stream) else { return Ok(()) };
-        if queue.works() + self.lines.in_flight(queue.place) < self.config.queue_len_max {
-            return Ok(());
+        let most = self.config.queue_len_max;
+        if queue.len() >= most {
+            return Err(failed(call.name(), &alloc::format!("the queue of this stream is full ({most})")));
         }
-        let text = alloc::format!("the queue of this stream is full ({})", self.config.queue_len_max);
-        Err(failed(call.name(), &text))
+        let under_way = most.saturating_mul(UNDER_WAY_MAX);
+        if self.lines.in_flight(queue.place) >= under_way {
+            let text = alloc::format!("{under_way} stores of this stream's word are under way");
+            return Err(failed(call.name(), &text));
+        }
+        Ok(())
     }
 
     /// Submits what waits for a query.
