@@ -419,7 +419,7 @@ impl<R: OpsRig<Device: port::Graphs>> GraphRig for R {}
 /// |---|---|
 /// | `Everywhere` | the simulated device, the stand-in for both vendors, a GPU; generic over [`OpsRig`] |
 /// | `EverywhereLeaving` | the same, and it may leave something behind |
-/// | `Graphs`, `GraphsLeaving` | the simulated device, CUDA on the stand-in, a GPU; generic over [`GraphRig`] |
+/// | `Graphs`, `GraphsLeaving` | the same two, of a device with graphs; generic over [`GraphRig`] |
 /// | `Vendors`, `VendorsLeaving` | the stand-in for both vendors, a GPU; generic over [`Vendor`] |
 /// | `Fakes`, `FakesLeaving` | the stand-in for both vendors alone: it makes the driver fail, or looks into it |
 /// | `Cuda`, `CudaLeaving` | CUDA on the stand-in, a GPU |
@@ -431,8 +431,8 @@ macro_rules! device_tests {
     };
     (@ Everywhere $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, false) };
     (@ EverywhereLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, true) };
-    (@ Graphs $name:ident) => { $crate::device_tests!(@test $name, Some($name), None, true, false) };
-    (@ GraphsLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), None, true, true) };
+    (@ Graphs $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, false) };
+    (@ GraphsLeaving $name:ident) => { $crate::device_tests!(@test $name, Some($name), Some($name), true, true) };
     (@ Vendors $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, false) };
     (@ VendorsLeaving $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, true) };
     (@ Fakes $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, false) };

@@ -11,12 +11,12 @@ use wakeline_hip::Hip;
 use wakeline_mapped::compile::CompileOptions;
 use wakeline_mapped::driver::KernelDriver;
 use wakeline_mapped::error::Kind;
-use wakeline_mapped::{Context, ContextConfig, Counts, Fault, Function, Module, Ordinal};
+use wakeline_mapped::{Context, ContextConfig, Counts, Fault, Function, GraphDriver, Module, Ordinal};
 
 use crate::kernels::SAXPY_CUDA;
 
 /// A vendor's driver.
-pub trait Vendor: KernelDriver {
+pub trait Vendor: KernelDriver + GraphDriver {
     /// What tests on the stand-in and on a device are called: ("fake", "gpu").
     const ON: (&'static str, &'static str);
 

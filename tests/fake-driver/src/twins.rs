@@ -1,6 +1,6 @@
 //! The calls of HIP by the names that CUDA has for them: a rule for the one is a rule for the other.
 
-/// HIP's name, and CUDA's for the same.
+/// HIP's name, and CUDA's for the same: several where CUDA has several.
 const TWINS: &[(&str, &str)] = &[
     ("hipDeviceGet", "cuDeviceGet"),
     ("hipDeviceGetAttribute", "cuDeviceGetAttribute"),
@@ -21,12 +21,20 @@ const TWINS: &[(&str, &str)] = &[
     ("hipGetDeviceCount", "cuDeviceGetCount"),
     ("hipGraphDestroy", "cuGraphDestroy"),
     ("hipGraphExecDestroy", "cuGraphExecDestroy"),
+    ("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"),
+    ("hipGraphExecUpdate", "cuGraphExecUpdate"),
+    ("hipGraphGetNodes", "cuGraphGetNodes"),
     ("hipGraphInstantiate", "cuGraphInstantiateWithFlags"),
+    ("hipGraphInstantiate", "cuGraphInstantiateWithParams"),
+    ("hipGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams"),
     ("hipGraphLaunch", "cuGraphLaunch"),
+    ("hipGraphNodeGetDependencies", "cuGraphNodeGetDependencies"),
+    ("hipGraphNodeGetType", "cuGraphNodeGetType"),
     ("hipHostFree", "cuMemFreeHost"),
     ("hipHostGetDevicePointer", "cuMemHostGetDevicePointer"),
     ("hipHostMalloc", "cuMemHostAlloc"),
     ("hipInit", "cuInit"),
+    ("hipKernelNameRef", "cuFuncGetName"),
     ("hipLaunchHostFunc", "cuLaunchHostFunc"),
     ("hipMalloc", "cuMemAlloc"),
     ("hipMallocAsync", "cuMemAllocAsync"),
@@ -60,9 +68,14 @@ const TWINS: &[(&str, &str)] = &[
     ("hipThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode"),
 ];
 
-/// CUDA's name of a call of HIP.
+/// CUDA's names of a call of HIP.
+pub(crate) fn cuda_names(hip: &str) -> impl Iterator<Item = &'static str> {
+    TWINS.iter().filter(move |(name, _)| *name == hip).map(|(_, cuda)| *cuda)
+}
+
+/// CUDA's name of a call of HIP, the first of several.
 pub fn cuda_name(hip: &str) -> Option<&'static str> {
-    TWINS.iter().find(|(name, _)| *name == hip).map(|(_, cuda)| *cuda)
+    cuda_names(hip).next()
 }
 
 /// HIP's name of a call of CUDA.

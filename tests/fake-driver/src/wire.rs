@@ -40,6 +40,8 @@ pub struct Options {
     pub queue_depth: usize,
     /// A kernel that no graph can have, by its name.
     pub no_graphs_with: Option<String>,
+    /// How HIP's kinds of nodes are numbered. [`HipNodes::FromZero`].
+    pub hip_nodes: HipNodes,
     /// What the device's clock shows beyond `CLOCK_MONOTONIC`; by default, what makes it the time of day.
     pub clock_offset_ns: Option<i64>,
     /// The release that the run-time compiler is of. (13, 1).
@@ -61,6 +63,15 @@ pub enum FaultEnds {
     Process,
 }
 
+/// How HIP numbers the kinds of a graph's nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HipNodes {
+    /// As 6 does, and CUDA.
+    FromZero,
+    /// As 5.2 does.
+    FromOne,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -78,6 +89,7 @@ impl Default for Options {
             status_lag_ns: 2_400,
             queue_depth: 1_024,
             no_graphs_with: None,
+            hip_nodes: HipNodes::FromZero,
             clock_offset_ns: None,
             nvrtc_version: (13, 1),
             nvrtc_archs: vec![75, 80, 86, 89, 90, 100, 120],

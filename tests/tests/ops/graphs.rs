@@ -17,7 +17,8 @@ use wakeline_ops::{
 use wakeline_std::block_on;
 use wakeline_tensor::{KernelArg, Launch, Tensor, set_kernel};
 use wakeline_tests::device_tests;
-use wakeline_tests::ops_rig::{CudaRig, GraphRig, OpsRig, affine, poll_once, until};
+use wakeline_tests::ops_rig::{GraphRig, OpsRig, VendorRig, affine, poll_once, until};
+use wakeline_tests::vendor::Vendor;
 
 use crate::ms;
 
@@ -33,11 +34,12 @@ device_tests![
         no_stream_of_a_runtime_is_taken_into_a_capture,
         launches_in_several_streams_and_from_several_threads_are_ordered,
         a_graph_becomes_another_of_the_same_nodes_and_no_other,
+        a_graph_whose_nodes_come_after_others_is_no_update,
         a_kernel_of_a_graph_gets_other_arguments;
     GraphsLeaving: a_fault_in_a_launch_ends_all_of_them;
-    Cuda: case_32_a_stream_that_others_capture_takes_no_operation,
+    Vendors: case_32_a_stream_that_others_capture_takes_no_operation,
         a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do;
-    Fake: a_graph_that_the_driver_does_not_take_names_the_node,
+    Fakes: a_graph_that_the_driver_does_not_take_names_the_node,
         a_launch_makes_one_call_and_records_one_event,
         what_is_captured_is_as_urgent_as_its_stream,
         nothing_is_left_of_a_capture_whatever_fails;
@@ -345,6 +347,24 @@ fn a_graph_becomes_another_of_the_same_nodes_and_no_other<R: GraphRig>(rig: &R) 
     assert_eq!(read(rig, &two), [156; LEN], "it is as it was");
 }
 
+/// The kernels would run in the order of the graph before, one of them too early.
+fn a_graph_whose_nodes_come_after_others_is_no_update<R: GraphRig>(rig: &R) {
+    let tensors = [1, 1].map(|number| full(rig, number));
+    let both = || zip!(rig.affine(&tensors[0], 2, 0), rig.affine(&tensors[1], 2, 0)).map(drop);
+    let mut graph = both().graph_on(&stream(rig)).unwrap();
+    assert!(graph.nodes().iter().all(|node| node.after.is_empty()), "{:?}", graph.nodes());
+    for _ in 0..2 {
+        let behind = rig.affine(&tensors[0], 5, 0);
+        let error = graph.recapture(rig.affine(&tensors[0], 3, 0).then(move |()| behind)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::GraphMismatch);
+        assert!(error.args()[2].contains("comes after other nodes"), "{error}");
+        block_on(graph.launch().on(rig.runtime())).unwrap();
+    }
+    graph.recapture(both()).unwrap();
+    block_on(graph.launch().on(rig.runtime())).unwrap();
+    assert_eq!(tensors.each_ref().map(|tensor| read(rig, tensor)), [[8; LEN], [8; LEN]]);
+}
+
 fn a_kernel_of_a_graph_gets_other_arguments<R: GraphRig>(rig: &R) {
     let (one, two) = (full(rig, 1), full(rig, 1));
     let graph = chain(rig, &one, &[(2, 0), (1, 1)]);
@@ -392,10 +412,10 @@ fn a_fault_in_a_launch_ends_all_of_them<R: GraphRig>(rig: &R) {
 }
 
 /// An operation went into a stream that was being captured, and a destructor ended the process.
-fn case_32_a_stream_that_others_capture_takes_no_operation(rig: &CudaRig) {
+fn case_32_a_stream_that_others_capture_takes_no_operation<D: Vendor>(rig: &VendorRig<D>) {
     let (tensor, on) = (full(rig, 1), stream(rig));
     let graph = chain(rig, &tensor, &[(2, 0)]);
-    let captured = wakeline_cuda::Graph::capture(on.raw(), (), |()| {
+    let captured = wakeline_mapped::Graph::capture(on.raw(), (), |()| {
         assert_eq!(graph.launch().sync_on(&on).unwrap_err().code(), ErrorCode::StreamCapturing);
         let mut awaited = rig.affine(&tensor, 5, 0).sync_on(&on).map(drop);
         assert_eq!(awaited.unwrap_err().code(), ErrorCode::StreamCapturing);
@@ -413,20 +433,21 @@ fn case_32_a_stream_that_others_capture_takes_no_operation(rig: &CudaRig) {
 }
 
 /// In this mode what any thread of the process does may invalidate the capture.
-fn a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do(rig: &CudaRig) {
+fn a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do<D: Vendor>(rig: &VendorRig<D>) {
     type Begin = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
     type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
     type Destroy = unsafe extern "C" fn(*mut c_void) -> c_int;
     const GLOBAL: c_int = 0;
 
     // SAFETY: the driver's library, which is loaded already.
-    let library = unsafe { libloading::Library::new(rig.rig().driver().library()) }.unwrap();
-    // SAFETY: these names have had these interfaces since CUDA 10.1.
-    let begin = unsafe { library.get::<Begin>("cuStreamBeginCapture_v2") }.unwrap();
+    let library = unsafe { libloading::Library::new(Vendor::library(rig.rig().driver())) }.unwrap();
+    let names = D::CAPTURES;
+    // SAFETY: these names have had these interfaces since CUDA 10.1, and HIP 4.3.
+    let begin = unsafe { library.get::<Begin>(names[0]) }.unwrap();
     // SAFETY: as above.
-    let end = unsafe { library.get::<End>("cuStreamEndCapture") }.unwrap();
+    let end = unsafe { library.get::<End>(names[1]) }.unwrap();
     // SAFETY: as above.
-    let destroy = unsafe { library.get::<Destroy>("cuGraphDestroy") }.unwrap();
+    let destroy = unsafe { library.get::<Destroy>(names[2]) }.unwrap();
 
     let captured = rig.rig().stream();
     let bound = rig.rig().context().bind().unwrap();
@@ -456,7 +477,7 @@ fn a_capture_of_the_users_in_global_mode_survives_all_that_graphs_do(rig: &CudaR
     drop(bound);
 }
 
-fn a_graph_that_the_driver_does_not_take_names_the_node(rig: &CudaRig) {
+fn a_graph_that_the_driver_does_not_take_names_the_node<D: Vendor>(rig: &VendorRig<D>) {
     let tensor = full(rig, 1);
     rig.fake().configure(|options| options.no_graphs_with = Some("affine".to_owned()));
     let busy = rig.occupy(ms(0));
@@ -471,7 +492,7 @@ fn a_graph_that_the_driver_does_not_take_names_the_node(rig: &CudaRig) {
     assert_eq!(read(rig, &tensor), [2; LEN]);
 }
 
-fn what_is_captured_is_as_urgent_as_its_stream(rig: &CudaRig) {
+fn what_is_captured_is_as_urgent_as_its_stream<D: Vendor>(rig: &VendorRig<D>) {
     for (priority, number) in [(Priority::Normal, 0), (Priority::High, -5)] {
         let on = rig.runtime().stream(priority).unwrap();
         assert_eq!(on.priority(), priority);
@@ -503,7 +524,7 @@ fn what_is_captured_is_as_urgent_as_its_stream(rig: &CudaRig) {
     }
 }
 
-fn a_launch_makes_one_call_and_records_one_event(rig: &CudaRig) {
+fn a_launch_makes_one_call_and_records_one_event<D: Vendor>(rig: &VendorRig<D>) {
     let tensors: Vec<_> = (0..6).map(|number| full(rig, number)).collect();
     let graph = Graph::scope(&stream(rig), |graph| {
         tensors.iter().try_for_each(|tensor| graph.record(rig.affine(tensor, 1, 1)))
@@ -519,7 +540,7 @@ fn a_launch_makes_one_call_and_records_one_event(rig: &CudaRig) {
     drop(graph);
 }
 
-fn nothing_is_left_of_a_capture_whatever_fails(rig: &CudaRig) {
+fn nothing_is_left_of_a_capture_whatever_fails<D: Vendor>(rig: &VendorRig<D>) {
     let tensor = full(rig, 1);
     let on = stream(rig);
     let capture = || {
@@ -528,7 +549,7 @@ fn nothing_is_left_of_a_capture_whatever_fails(rig: &CudaRig) {
     };
     capture().unwrap();
     rig.settle();
-    let before = rig.fake().live();
+    let mut before = rig.fake().live();
     for call in [
         "cuStreamBeginCapture",
         "cuStreamEndCapture",
@@ -560,6 +581,12 @@ fn nothing_is_left_of_a_capture_whatever_fails(rig: &CudaRig) {
                 );
             }
             capture().unwrap();
+        }
+        if D::STREAM_DESTROY_WAITS && call == "cuStreamEndCapture" {
+            // What captures on is never idle: its streams, two each, stay as long as the context.
+            let now = rig.fake().live();
+            assert!(now.streams <= before.streams + 2 * 3, "{now:?}");
+            before.streams = now.streams;
         }
     }
     assert_eq!(read(rig, &tensor), [1; LEN]);

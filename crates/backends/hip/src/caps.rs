@@ -49,5 +49,12 @@ bitflags! {
         const PROPERTIES = 1 << 13;
         /// Devices tell their properties, as from HIP 6 on: `hipGetDevicePropertiesR0600`. Bridged by [`PROPERTIES`](Self::PROPERTIES).
         const PROPERTIES_R0600 = 1 << 14;
+        /// Graphs tell their nodes: `hipGraphGetNodes`, `hipGraphNodeGetType`, `hipGraphNodeGetDependencies`; and by a graph of one empty node a library tells how it numbers kinds of nodes:
+        /// `hipGraphCreate`, `hipGraphAddEmptyNode`.
+        const GRAPH_NODES = 1 << 15;
+        /// Graphs can be changed: `hipGraphExecUpdate`, `hipGraphExecKernelNodeSetParams`. The first of them needs [`GRAPH_NODES`](Self::GRAPH_NODES) as well.
+        const GRAPH_CHANGES = 1 << 16;
+        /// The kernels of graphs tell what they are called: `hipGraphKernelNodeGetParams`, `hipKernelNameRef`, `hipKernelNameRefByPtr`.
+        const KERNEL_NAMES = 1 << 17;
     }
 }

@@ -4,6 +4,7 @@
 //! used. A C compiler says which is wrong.
 
 use core::fmt::Write as _;
+use core::mem::offset_of;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,6 +15,7 @@ use crate::error::BACKEND;
 use crate::load::NAMES;
 use crate::sys::{
     ARCH_NAME_AT_R0000, ARCH_NAME_AT_R0600, ARCH_NAME_BYTES, NUMBERS, PROPERTIES_BYTES, Symbols,
+    hipKernelNodeParams,
 };
 use crate::{Caps, Hip};
 
@@ -59,6 +61,30 @@ fn c_type(rust: &str) -> String {
     .to_owned()
 }
 
+/// What a node launches, by the header's names and where each is in the table's type.
+const LAUNCH: &[(&str, usize)] = &[
+    ("blockDim", offset_of!(hipKernelNodeParams, block)),
+    ("extra", offset_of!(hipKernelNodeParams, extra)),
+    ("func", offset_of!(hipKernelNodeParams, function)),
+    ("gridDim", offset_of!(hipKernelNodeParams, grid)),
+    ("kernelParams", offset_of!(hipKernelNodeParams, parameters)),
+    ("sharedMemBytes", offset_of!(hipKernelNodeParams, shared_bytes)),
+];
+
+/// Kinds of nodes, whose numbers libraries count in two ways, see `graphs.rs`: the name, and the numbers that mean it by the first way and by the second. What only one of them has is not here.
+const NODES: &[(&str, u32, u32)] = &[
+    ("Kernel", 1, 0),
+    ("Memcpy", 2, 1),
+    ("Memset", 3, 2),
+    ("Host", 4, 3),
+    ("Graph", 5, 4),
+    ("Empty", 6, 5),
+    ("WaitEvent", 7, 6),
+    ("EventRecord", 8, 7),
+    ("MemcpyFromSymbol", 10, 12),
+    ("MemcpyToSymbol", 11, 13),
+];
+
 /// The file.
 fn text() -> String {
     let mut text = "#define __HIP_PLATFORM_AMD__ 1\n#include <stddef.h>\n#include <stdint.h>\n#include <hip/hip_runtime_api.h>\n".to_owned();
@@ -80,6 +106,17 @@ fn text() -> String {
     }
     for (name, number) in NUMBERS {
         add(&format!("_Static_assert((unsigned long long){name} == {number}ull, \"{name}\");"));
+    }
+    for (field, at) in LAUNCH {
+        add(&format!("_Static_assert(offsetof(hipKernelNodeParams, {field}) == {at}, \"{field}\");"));
+    }
+    let bytes = size_of::<hipKernelNodeParams>();
+    add(&format!("_Static_assert(sizeof(hipKernelNodeParams) == {bytes}, \"hipKernelNodeParams\");"));
+    for (node, from_one, from_zero) in NODES {
+        let node = format!("hipGraphNodeType{node}");
+        add(&format!(
+            "_Static_assert({node} == (hipGraphNodeTypeEmpty == 6 ? {from_one} : {from_zero}), \"{node}\");"
+        ));
     }
     add("_Static_assert((uintptr_t)hipStreamPerThread == 2, \"hipStreamPerThread\");");
     add(&format!(
@@ -127,6 +164,8 @@ fn real_every_prototype_and_number_is_that_of_the_header() {
             "hipError_t (*)(hipStream_t, hipEvent_t, int *)",
         ),
         ("(unsigned long long)hipErrorNotReady == 600ull", "(unsigned long long)hipErrorNotReady == 601ull"),
+        ("(hipGraphNodeTypeEmpty == 6 ? 1 : 0)", "(hipGraphNodeTypeEmpty == 6 ? 0 : 1)"),
+        ("(hipKernelNodeParams, func) == ", "(hipKernelNodeParams, gridDim) == "),
     ];
     for (right, wrong) in wrong {
         let text = text();
@@ -150,7 +189,15 @@ fn real_the_library_has_every_function_but_those_that_are_bridged() {
     // SAFETY: no function of the table is called.
     let (_, caps) = unsafe { Symbols::find(|wanted| library.exported(wanted.exported)) }.unwrap();
     assert!(
-        caps.contains(Caps::STORE_WORDS | Caps::GRAPHS | Caps::MEMORY_POOLS | Caps::CALLBACKS),
+        caps.contains(
+            Caps::STORE_WORDS
+                | Caps::GRAPHS
+                | Caps::GRAPH_NODES
+                | Caps::GRAPH_CHANGES
+                | Caps::KERNEL_NAMES
+                | Caps::MEMORY_POOLS
+                | Caps::CALLBACKS
+        ),
         "{caps:?}"
     );
     println!("{} lacks {lacks:?}", library.name());

@@ -2,6 +2,8 @@
 
 use core::fmt;
 use std::sync::Arc;
+#[cfg(feature = "ops")]
+use std::sync::OnceLock;
 
 use wakeline_core::Error;
 use wakeline_mapped::Census;
@@ -9,6 +11,8 @@ use wakeline_mapped::driver::Ordinal;
 
 use crate::caps::Caps;
 use crate::device::Device;
+#[cfg(feature = "ops")]
+use crate::graphs::NodeNumbers;
 use crate::load::Loader;
 use crate::sys::Symbols;
 
@@ -61,6 +65,9 @@ pub(crate) struct Loaded {
     pub(crate) version: HipVersion,
     pub(crate) devices: u32,
     pub(crate) library: String,
+    /// Unset until it is asked for.
+    #[cfg(feature = "ops")]
+    pub(crate) node_numbers: OnceLock<NodeNumbers>,
 }
 
 impl Hip {
@@ -79,6 +86,12 @@ impl Hip {
     /// The functions.
     pub(crate) fn symbols(&self) -> &Symbols {
         &self.loaded.symbols
+    }
+
+    /// How kinds of nodes are numbered, where that was asked for.
+    #[cfg(feature = "ops")]
+    pub(crate) fn node_numbers_known(&self) -> &OnceLock<NodeNumbers> {
+        &self.loaded.node_numbers
     }
 
     /// What this library can do.

@@ -42,6 +42,8 @@
 //! - A store that is enqueued on a stream that is being captured runs at once, and not with the graph. So it is refused there, as everywhere.
 //! - Destroying a stream may wait for what is enqueued on it. One that is not idle when it is dropped is destroyed later: when another is made, or with its context.
 //! - HIP documents that a stream's store comes after all work before it, and says nothing of a memory barrier: plans with `+trust` rest on more than that.
+//! - An update of a graph (`recapture`) that the library refuses half way leaves it half changed. Such a graph is not launched any more until one succeeds; what differs in number, kind or order of its
+//!   nodes is found before. A library that does not tell nodes (see [`Caps::GRAPH_NODES`]) launches graphs, and changes none.
 //! - Waits for words compare without wrapping, and are documented for words in signal memory alone; a library may refuse others.
 //!
 //! Invariants: no thread, no environment, no process-wide state but the library, which is never closed, and this process's own number; no panic where a library
@@ -56,6 +58,8 @@ mod compile;
 mod device;
 mod driver;
 mod error;
+#[cfg(feature = "ops")]
+mod graphs;
 #[cfg(test)]
 mod headers;
 mod hip;
@@ -74,6 +78,8 @@ pub use caps::Caps;
 pub use compile::{Compiled, Compiler, Hiprtc};
 pub use device::{Attribute, Device, GfxArch};
 pub use error::kind;
+#[cfg(feature = "ops")]
+pub use graphs::{HipCaptured, HipGraph};
 pub use hip::{Hip, HipVersion};
 pub use load::Loader;
 #[cfg(feature = "ops")]

@@ -100,6 +100,8 @@ impl Loader {
             version: HipVersion(version),
             devices: devices.unsigned_abs(),
             library: library.name().to_owned(),
+            #[cfg(feature = "ops")]
+            node_numbers: std::sync::OnceLock::new(),
         }))
     }
 }

@@ -31,6 +31,8 @@ mod types {
     pub(crate) type hipGraph_t = *mut c_void;
     pub(crate) type hipGraphExec_t = *mut c_void;
     pub(crate) type hipGraphNode_t = *mut c_void;
+    pub(crate) type hipGraphNodeType = c_uint;
+    pub(crate) type hipGraphExecUpdateResult = c_uint;
     pub(crate) type hipStreamCaptureMode = c_uint;
     pub(crate) type hipStreamCaptureStatus = c_uint;
     /// As long as any version's, see [`PROPERTIES_BYTES`](super::PROPERTIES_BYTES).
@@ -38,6 +40,18 @@ mod types {
     pub(crate) type hipHostFn_t = unsafe extern "C" fn(data: *mut c_void);
     pub(crate) type hipStreamCallback_t =
         unsafe extern "C" fn(stream: hipStream_t, status: hipError_t, data: *mut c_void);
+
+    /// What a node of a graph launches.
+    #[derive(Clone, Copy, Debug)]
+    #[repr(C)]
+    pub(crate) struct hipKernelNodeParams {
+        pub(crate) block: [c_uint; 3],
+        pub(crate) extra: *mut *mut c_void,
+        pub(crate) function: *mut c_void,
+        pub(crate) grid: [c_uint; 3],
+        pub(crate) parameters: *mut *mut c_void,
+        pub(crate) shared_bytes: c_uint,
+    }
 }
 pub(crate) use types::*;
 
@@ -68,12 +82,19 @@ numbers! {
     NOT_READY = "hipErrorNotReady": hipError_t = 600;
     NOT_SUPPORTED = "hipErrorNotSupported": hipError_t = 801;
     CAPTURE_UNSUPPORTED = "hipErrorStreamCaptureUnsupported": hipError_t = 900;
+    GRAPH_EXEC_UPDATE_FAILURE = "hipErrorGraphExecUpdateFailure": hipError_t = 910;
 
     STREAM_NON_BLOCKING = "hipStreamNonBlocking": c_uint = 1;
     WAIT_VALUE_GEQ = "hipStreamWaitValueGte": c_uint = 0;
     CAPTURE_STATUS_NONE = "hipStreamCaptureStatusNone": hipStreamCaptureStatus = 0;
     CAPTURE_MODE_THREAD_LOCAL = "hipStreamCaptureModeThreadLocal": hipStreamCaptureMode = 1;
     CAPTURE_MODE_RELAXED = "hipStreamCaptureModeRelaxed": hipStreamCaptureMode = 2;
+    UPDATE_TOPOLOGY_CHANGED = "hipGraphExecUpdateErrorTopologyChanged": hipGraphExecUpdateResult = 2;
+    UPDATE_NODE_TYPE_CHANGED = "hipGraphExecUpdateErrorNodeTypeChanged": hipGraphExecUpdateResult = 3;
+    UPDATE_FUNCTION_CHANGED = "hipGraphExecUpdateErrorFunctionChanged": hipGraphExecUpdateResult = 4;
+    UPDATE_PARAMETERS_CHANGED = "hipGraphExecUpdateErrorParametersChanged": hipGraphExecUpdateResult = 5;
+    UPDATE_NOT_SUPPORTED = "hipGraphExecUpdateErrorNotSupported": hipGraphExecUpdateResult = 6;
+    UPDATE_UNSUPPORTED_FUNCTION = "hipGraphExecUpdateErrorUnsupportedFunctionChange": hipGraphExecUpdateResult = 7;
     EVENT_DISABLE_TIMING = "hipEventDisableTiming": c_uint = 2;
     EVENT_RELEASE_TO_SYSTEM = "hipEventReleaseToSystem": c_uint = 0x8000_0000;
     HOST_PORTABLE = "hipHostMallocPortable": c_uint = 1;
@@ -166,6 +187,37 @@ wakeline_mapped::symbols! { Caps, hipError_t;
     hipGraphLaunch 4030 "hipGraphLaunch" GRAPHS (hipGraphExec_t, hipStream_t);
     hipGraphExecDestroy 4030 "hipGraphExecDestroy" GRAPHS (hipGraphExec_t);
     hipGraphDestroy 4030 "hipGraphDestroy" GRAPHS (hipGraph_t);
+    hipGraphGetNodes 4040 "hipGraphGetNodes" GRAPH_NODES (hipGraph_t, *mut hipGraphNode_t, *mut usize);
+    hipGraphNodeGetType 4050 "hipGraphNodeGetType" GRAPH_NODES (hipGraphNode_t, *mut hipGraphNodeType);
+    hipGraphNodeGetDependencies 4050 "hipGraphNodeGetDependencies" GRAPH_NODES (
+        hipGraphNode_t,
+        *mut hipGraphNode_t,
+        *mut usize,
+    );
+    hipGraphCreate 4030 "hipGraphCreate" GRAPH_NODES (*mut hipGraph_t, c_uint);
+    hipGraphAddEmptyNode 4040 "hipGraphAddEmptyNode" GRAPH_NODES (
+        *mut hipGraphNode_t,
+        hipGraph_t,
+        *const hipGraphNode_t,
+        usize,
+    );
+    hipGraphExecUpdate 4050 "hipGraphExecUpdate" GRAPH_CHANGES (
+        hipGraphExec_t,
+        hipGraph_t,
+        *mut hipGraphNode_t,
+        *mut hipGraphExecUpdateResult,
+    );
+    hipGraphExecKernelNodeSetParams 4040 "hipGraphExecKernelNodeSetParams" GRAPH_CHANGES (
+        hipGraphExec_t,
+        hipGraphNode_t,
+        *const hipKernelNodeParams,
+    );
+    hipGraphKernelNodeGetParams 4040 "hipGraphKernelNodeGetParams" KERNEL_NAMES (
+        hipGraphNode_t,
+        *mut hipKernelNodeParams,
+    );
+    hipKernelNameRef 4020 "hipKernelNameRef" KERNEL_NAMES (hipFunction_t) -> *const c_char;
+    hipKernelNameRefByPtr 4020 "hipKernelNameRefByPtr" KERNEL_NAMES (*const c_void, hipStream_t) -> *const c_char;
 
     // events
     hipEventCreateWithFlags 1000 "hipEventCreateWithFlags" required (*mut hipEvent_t, c_uint);

@@ -285,6 +285,8 @@ unsafe impl WorkDriver for Hip {
 
     unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec, CallError> {
         let instantiate = self.had("hipGraphInstantiate", self.symbols().hipGraphInstantiate)?;
+        // What is made is destroyed.
+        self.had("hipGraphExecDestroy", self.symbols().hipGraphExecDestroy)?;
         let (mut raw, (node, log)) = (ptr::null_mut(), (ptr::null_mut(), ptr::null_mut()));
         // SAFETY: the graph is alive, `raw` is a handle's room, and of an error nothing is asked.
         let status = unsafe { instantiate(&raw mut raw, graph.as_ptr(), node, log, 0) };

@@ -375,7 +375,8 @@ impl<D: Graphs, T> Graph<D, T> {
     ///
     /// # Errors
     ///
-    /// [`GraphMismatch`](wakeline_core::ErrorCode::GraphMismatch), which says what differs; else as [`capture`](Self::capture). The graph is as it was then.
+    /// [`GraphMismatch`](wakeline_core::ErrorCode::GraphMismatch), which says what differs; else as [`capture`](Self::capture). The graph is as it was then; where a device may have left it half
+    /// changed, its launches err with that code until this succeeds.
     pub fn recapture<O>(&mut self, op: O) -> Result<(), Error>
     where
         O: DeviceOp<Device = D, Pending = T, Output = T>,

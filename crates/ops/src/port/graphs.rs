@@ -139,7 +139,7 @@ pub trait Graphs: Launch {
     ///
     /// # Errors
     ///
-    /// [`GraphMismatch`](wakeline_core::ErrorCode::GraphMismatch), which says what differs: it stays as it was. The device's fault.
+    /// [`GraphMismatch`](wakeline_core::ErrorCode::GraphMismatch), which says what differs: it stays as it was. A device that cannot leave it so MUST refuse its launches until an update succeeds. The device's fault.
     fn update_graph(&self, executable: &Self::Executable, captured: &Self::Captured) -> Result<(), Error>;
 
     /// Has a node launch `kernel` so from the next launch on; launches that were enqueued by now MUST stay as they are. `captured` is what `executable` was made of, and `node` the

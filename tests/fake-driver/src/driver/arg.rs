@@ -97,6 +97,11 @@ impl<T> Out<T> {
         Self(core::ptr::null_mut())
     }
 
+    /// A place of the library's own, while that is borrowed.
+    pub(super) const fn to(place: &mut T) -> Self {
+        Self(place)
+    }
+
     pub(super) fn is_none(self) -> bool {
         self.0.is_null()
     }

@@ -109,7 +109,7 @@ pub(super) fn uuid(state: &mut State, out: Out<Uuid>, device: c_int) -> Answer {
     let digits = format!("{device:04}");
     let from = bytes.len() - digits.len().min(bytes.len());
     bytes[from..].copy_from_slice(digits.as_bytes());
-    out.set(bytes.map(u8::cast_signed))
+    out.set(bytes.map(|byte| c_char::from_ne_bytes([byte])))
 }
 
 pub(super) fn attribute(state: &mut State, out: Out<c_int>, attribute: c_int, device: c_int) -> Answer {

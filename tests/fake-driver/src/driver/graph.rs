@@ -51,7 +51,7 @@ pub(super) struct Launched {
 }
 
 impl Node {
-    const fn sort(&self) -> c_int {
+    pub(super) const fn sort(&self) -> c_int {
         match self.op {
             Op::Kernel(_) => KERNEL,
             Op::Copy { .. } | Op::Rows { .. } => MEMCPY,
@@ -64,7 +64,7 @@ impl Node {
 }
 
 impl State {
-    fn graph(&mut self, graph: u64) -> Answer<&Graph> {
+    pub(super) fn graph(&mut self, graph: u64) -> Answer<&Graph> {
         if !self.graphs.contains_key(&graph) {
             return Err(self.unknown(Kind::Graph, graph).into());
         }
@@ -72,7 +72,7 @@ impl State {
     }
 
     /// A node of a graph that is there, and that.
-    fn node(&mut self, node: u64) -> Answer<(Node, Vec<u64>)> {
+    pub(super) fn node(&mut self, node: u64) -> Answer<(Node, Vec<u64>)> {
         let found = self.graphs.values().find_map(|graph| {
             let node = graph.nodes.iter().find(|other| other.handle == node)?;
             Some((node.clone(), graph.nodes.iter().map(|node| node.handle).collect()))
@@ -103,7 +103,17 @@ pub(super) struct InstantiateParams {
     result: c_int,
 }
 
-/// One that has a kernel of the name that a test says is refused.
+/// The node with a kernel of the name that a test says no graph can have.
+pub(super) fn refused(state: &mut State, graph: u64) -> Answer<Option<u64>> {
+    let refused = state.options.no_graphs_with.clone();
+    let nodes = state.graph(graph)?.nodes.clone();
+    let is_refused = |node: &&Node| {
+        let function = node.launch.and_then(|launch| state.functions.get(&launch.function));
+        refused.is_some() && function.map(|function| function.name().to_owned()) == refused
+    };
+    Ok(nodes.iter().find(is_refused).map(|node| node.handle))
+}
+
 pub(super) fn instantiate_with(
     state: &mut State,
     out: Out<u64>,
@@ -111,14 +121,8 @@ pub(super) fn instantiate_with(
     params: Out<InstantiateParams>,
 ) -> Answer {
     let given = params.get()?;
-    let refused = state.options.no_graphs_with.clone();
-    let nodes = state.graph(graph)?.nodes.clone();
-    let is_refused = |node: &&Node| {
-        let function = node.launch.and_then(|launch| state.functions.get(&launch.function));
-        refused.is_some() && function.map(|function| function.name().to_owned()) == refused
-    };
-    if let Some(node) = nodes.iter().find(is_refused) {
-        params.set(InstantiateParams { error_node: node.handle, result: NODE_NOT_SUPPORTED, ..given })?;
+    if let Some(error_node) = refused(state, graph)? {
+        params.set(InstantiateParams { error_node, result: NODE_NOT_SUPPORTED, ..given })?;
         return Err(Status::NOT_SUPPORTED.into());
     }
     params.set(InstantiateParams { error_node: 0, result: 0, ..given })?;
@@ -187,16 +191,27 @@ pub(super) fn get_kernel(state: &mut State, node: u64, out: Out<KernelParams>) -
 pub(super) fn set_kernel(state: &mut State, exec: u64, node: u64, params: List<KernelParams>) -> Answer {
     state.current()?;
     let params = params.take(1)?.into_iter().next().ok_or(Status::INVALID_VALUE)?;
-    state.node(node)?;
     let KernelParams { function, grid, block, shared_bytes, parameters, .. } = params;
-    let kernel = state.kernel(function, parameters)?;
+    set_launch(state, exec, node, Launched { function, grid, block, shared_bytes }, parameters)
+}
+
+/// Has a node of what was made of a graph launch this.
+pub(super) fn set_launch(
+    state: &mut State,
+    exec: u64,
+    node: u64,
+    launch: Launched,
+    parameters: Params,
+) -> Answer {
+    state.node(node)?;
+    let kernel = state.kernel(launch.function, parameters)?;
     let Some(exec) = state.execs.get_mut(&exec) else {
         return Err(state.unknown(Kind::Exec, exec).into());
     };
     let place = exec.nodes.iter_mut().find(|other| other.handle == node);
     let place = place.filter(|node| node.sort() == KERNEL).ok_or(Status::INVALID_VALUE)?;
     place.op = Op::Kernel(kernel);
-    place.launch = Some(Launched { function, grid, block, shared_bytes });
+    place.launch = Some(launch);
     Ok(())
 }
 

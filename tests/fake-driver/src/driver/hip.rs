@@ -7,11 +7,12 @@
 use core::ffi::{c_char, c_int, c_uint};
 
 use super::arg::{Address, Arg, CallbackFn, Chars, HostFn, Image, List, Out, Params, StreamArg, Text};
+use super::hip_graph::KernelParams;
 use super::op::Rows;
 use super::state::State;
 use super::{
-    Answer, capture, context, current, device, enqueue, event, gate, graph, hip_words, memory, module, pool,
-    stream,
+    Answer, capture, context, current, device, enqueue, event, gate, graph, hip_graph, hip_words, memory,
+    module, pool, stream,
 };
 use crate::Status;
 
@@ -62,7 +63,7 @@ const ALL_BITS: u64 = u64::MAX;
 pub(super) static NAMES: &[&str] = HIP_NAMES;
 
 /// Works on a call with the thread's device as its context.
-fn on_device(state: &mut State, body: impl FnOnce(&mut State) -> Answer) -> Answer {
+pub(super) fn on_device(state: &mut State, body: impl FnOnce(&mut State) -> Answer) -> Answer {
     let context = state.primary_of(current::device());
     current::push(context);
     let answer = body(state);
@@ -71,7 +72,7 @@ fn on_device(state: &mut State, body: impl FnOnce(&mut State) -> Answer) -> Answ
 }
 
 /// The context as the log has it: HIP has a device's number, counted from one.
-fn logged() -> Option<u64> {
+pub(super) fn logged() -> Option<u64> {
     u64::try_from(current::device()).ok().map(|device| device + 1)
 }
 
@@ -133,10 +134,18 @@ exports! {
     hipThreadExchangeStreamCaptureMode(mode: Out<c_uint>) => capture::exchange_mode;
     hipStreamBeginCapture(stream: StreamArg, mode: c_uint) => capture::begin;
     hipStreamEndCapture(stream: StreamArg, out: Out<u64>) => capture::end;
-    hipGraphInstantiate(out: Out<u64>, graph: u64, node: Out<u64>, log: Chars, len: usize) => instantiate;
+    hipGraphInstantiate(out: Out<u64>, graph: u64, node: Out<u64>, log: Chars, len: usize) => hip_graph::instantiate;
     hipGraphLaunch(exec: u64, stream: StreamArg) => graph::launch;
     hipGraphExecDestroy(exec: u64) => graph::destroy_exec;
     hipGraphDestroy(graph: u64) => graph::destroy;
+    hipGraphCreate(out: Out<u64>, flags: c_uint) => hip_graph::create;
+    hipGraphAddEmptyNode(out: Out<u64>, graph: u64, after: List<u64>, count: usize) => hip_graph::add_empty;
+    hipGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) => graph::nodes;
+    hipGraphNodeGetType(node: u64, out: Out<c_int>) => hip_graph::node_type;
+    hipGraphNodeGetDependencies(node: u64, nodes: Out<u64>, count: Out<usize>) => graph::dependencies;
+    hipGraphKernelNodeGetParams(node: u64, out: Out<KernelParams>) => hip_graph::get_kernel;
+    hipGraphExecKernelNodeSetParams(exec: u64, node: u64, params: List<KernelParams>) => hip_graph::set_kernel;
+    hipGraphExecUpdate(exec: u64, graph: u64, node: Out<u64>, result: Out<c_uint>) => hip_graph::update;
 
     hipEventCreateWithFlags(out: Out<u64>, flags: c_uint) => |state, out, flags: c_uint| event::create(state, out, flags & !EVENT_RELEASES);
     hipEventRecord(event: u64, stream: StreamArg) => event::record;
@@ -275,10 +284,6 @@ fn add_callback(
         return Err(Status::INVALID_VALUE.into());
     }
     enqueue::add_callback(state, stream, function, data)
-}
-
-fn instantiate(state: &mut State, out: Out<u64>, graph: u64, _: Out<u64>, _: Chars, _: usize) -> Answer {
-    graph::instantiate(state, out, graph, 0)
 }
 
 /// A failed driver call is often of what the environment makes of flags that are left out.

@@ -49,6 +49,7 @@ words! {
     906 c"hipErrorStreamCaptureImplicit" c"operation would make the legacy stream depend on a capturing blocking stream"
     907 c"hipErrorCapturedEvent" c"operation not permitted on an event last recorded in a capturing stream"
     908 c"hipErrorStreamCaptureWrongThread" c"attempt to terminate a thread-local capture sequence from another thread"
+    910 c"hipErrorGraphExecUpdateFailure" c"the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"
 }
 
 pub(super) fn name(status: Status) -> *const c_char {

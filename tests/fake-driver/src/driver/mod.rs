@@ -29,6 +29,7 @@ mod gate;
 mod graph;
 mod handle;
 mod hip;
+mod hip_graph;
 mod hip_words;
 mod hiprtc;
 mod hosts;

@@ -1,6 +1,6 @@
 //! The rules of a test: which calls are not to go as they should.
 
-use crate::twins::cuda_name;
+use crate::twins::cuda_names;
 use crate::wire::{Act, Rule, RuleId};
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Rules {
 
 /// Whether an exported name is `name`, or is it but for a version: `cuMemFree_v2`; or CUDA's name of the same call is.
 pub(super) fn is_named(exported: &str, name: &str) -> bool {
-    is_named_itself(exported, name) || cuda_name(exported).is_some_and(|twin| is_named_itself(twin, name))
+    is_named_itself(exported, name) || cuda_names(exported).any(|twin| is_named_itself(twin, name))
 }
 
 fn is_named_itself(exported: &str, name: &str) -> bool {

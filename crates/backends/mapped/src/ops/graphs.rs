@@ -3,11 +3,13 @@
 //! Invariants:
 //! 1. A graph stays as long as what was made of it: a driver names the nodes of that by those of the graph.
 //! 2. Whoever launches or changes one makes one call at a time of it, says the port: a driver locks none of its graphs.
+//! 3. One that a driver may have left half changed is not launched until a change of all of it has succeeded.
 
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wakeline_core::{Error, ErrorCode};
 use wakeline_ops::port::{Arg, Graphs, Node, NodeKind, Priority, Promise, Shape};
@@ -48,6 +50,10 @@ pub struct Refused {
     reason = "one contract for all, at the trait"
 )]
 pub unsafe trait GraphDriver: WorkDriver {
+    /// Whether [`update`](Self::update) compares all nodes and what each comes after, and where it refuses has changed nothing. With a driver that does not, nodes are compared before it is called, in
+    /// the order in which it tells them, by which it pairs those of two graphs; and where it fails, the graph is not launched any more.
+    const UPDATE_IS_WHOLE: bool = true;
+
     /// As [`instantiate`](WorkDriver::instantiate), and says which node it is for.
     unsafe fn instantiate_told(&self, graph: RawGraph) -> Result<RawExec, Refused>;
 
@@ -85,11 +91,39 @@ pub struct OpCaptured<D: WorkDriver> {
     nodes: Vec<RawNode>,
     /// What each comes right after.
     after: Vec<Vec<usize>>,
+    /// What updates are compared by; none where the driver does that.
+    told: Vec<Told>,
 }
 
 /// A graph that can be launched.
 #[derive(Debug)]
-pub struct OpGraph<D: WorkDriver>(Executable<D>);
+pub struct OpGraph<D: WorkDriver> {
+    runs: Executable<D>,
+    told: Vec<Told>,
+    /// An update of it failed, and may have changed some of its nodes. Changed and looked at by one thread at a time, says the port.
+    torn: AtomicBool,
+}
+
+/// A node as the driver tells it, at its place among the others.
+#[derive(Clone, Debug)]
+struct Told {
+    node: RawNode,
+    kind: NodeKind,
+    /// The places of those that it comes right after, in their order.
+    after: Vec<usize>,
+}
+
+/// What keeps a graph from becoming another: the node of that, where it is one.
+fn differs(old: &[Told], new: &[Told]) -> Option<(RawNode, &'static str)> {
+    if old.len() != new.len() {
+        return Some((RawNode::NULL, "their number is another"));
+    }
+    old.iter().zip(new).find_map(|(old, new)| match () {
+        () if old.kind != new.kind => Some((new.node, "it does something of another kind")),
+        () if old.after != new.after => Some((new.node, "it comes after other nodes")),
+        () => None,
+    })
+}
 
 impl<D: GraphDriver> OpCaptured<D> {
     /// The context is bound.
@@ -108,10 +142,21 @@ impl<D: GraphDriver> OpCaptured<D> {
         for node in &nodes {
             // SAFETY: as above; the node is of this graph.
             let before = unsafe { driver.nodes_before(*node) }.map_err(told)?;
-            after.push(before.iter().filter_map(|node| numbers.get(node).copied()).collect());
+            let before: Vec<usize> = before.iter().filter_map(|node| numbers.get(node).copied()).collect();
+            after.push(before);
+        }
+        let mut told = Vec::new();
+        if !D::UPDATE_IS_WHOLE {
+            for (node, after) in nodes.iter().zip(&after) {
+                let mut after = after.clone();
+                after.sort_unstable();
+                // SAFETY: as above.
+                let kind = unsafe { driver.node_kind(*node) }.map_err(|error| graph.context.told(error))?;
+                told.push(Told { node: *node, kind, after });
+            }
         }
         let (nodes, after) = in_order(&nodes, &after);
-        Ok(Self { graph, nodes, after })
+        Ok(Self { graph, nodes, after, told })
     }
 
     const fn context(&self) -> &Context<D> {
@@ -230,16 +275,24 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         let raw = made.map_err(|Refused { error, node, why }| {
             self.of_graph(ErrorCode::GraphRefused, error, &captured.name(node), why)
         })?;
-        Ok(OpGraph(Executable { context: context.clone(), raw }))
+        let runs = Executable { context: context.clone(), raw };
+        Ok(OpGraph { runs, told: captured.told.clone(), torn: AtomicBool::new(false) })
     }
 
     fn launch_graph(&self, stream: &Stream<D>, graph: &OpGraph<D>, _: Promise) -> Result<(), Error> {
         let context = &self.context;
         context.open()?;
+        if graph.torn.load(Ordering::Relaxed) {
+            let (what, why) = (
+                "an update that failed",
+                "some of its nodes may have been changed, and some not: update it again, or record it anew",
+            );
+            return Err(Error::new(ErrorCode::GraphMismatch, [&D::NAME, &what, &why]));
+        }
         let _bound = context.bind()?;
         // SAFETY: the context is bound, the graph alive and no other thread's for the length of the call, the stream alive and of the context; what it does is
         // as the promise says.
-        let launched = unsafe { context.driver().graph_launch(graph.0.raw, stream.raw()) };
+        let launched = unsafe { context.driver().graph_launch(graph.runs.raw, stream.raw()) };
         launched.map_err(|error| context.told(error))
     }
 
@@ -247,8 +300,23 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         let context = &self.context;
         context.open()?;
         let _bound = context.bind()?;
+        if let Some((node, why)) = differs(&graph.told, &captured.told) {
+            let node = if node.is_null() { "its nodes".to_owned() } else { captured.name(node) };
+            return Err(Error::new(ErrorCode::GraphMismatch, [&D::NAME, &node, &why]));
+        }
         // SAFETY: the context is bound, both graphs are alive and no other thread's for the length of the call.
-        let updated = unsafe { context.driver().update(graph.0.raw, captured.graph.raw) };
+        let updated = unsafe { context.driver().update(graph.runs.raw, captured.graph.raw) };
+        if !D::UPDATE_IS_WHOLE {
+            let torn = match &updated {
+                Ok(()) => false,
+                // A call that the driver lacks, or does not do, has changed nothing.
+                Err(Refused { error, why: None, .. }) if error.kind == Kind::NotSupported => {
+                    graph.torn.load(Ordering::Relaxed)
+                }
+                Err(_) => true,
+            };
+            graph.torn.store(torn, Ordering::Relaxed);
+        }
         updated.map_err(|Refused { error, node, why }| {
             self.of_graph(ErrorCode::GraphMismatch, error, &captured.name(node), why)
         })
@@ -287,7 +355,8 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         let how = LaunchShape::new(shape.blocks, shape.threads, shape.shared_bytes);
         // SAFETY: the context is bound, the graph alive and no other thread's for the length of the call, the node one of what it was made of, which is there; the kernel's module is loaded, and its
         // parameters are as many as the promise says, read before the call returns.
-        let set = unsafe { context.driver().set_kernel(graph.0.raw, raw, kernel.raw(), &how, &mut values) };
+        let set =
+            unsafe { context.driver().set_kernel(graph.runs.raw, raw, kernel.raw(), &how, &mut values) };
         set.map_err(|error| {
             self.of_graph(ErrorCode::GraphMismatch, error, &name, Some("its kernel cannot be launched so"))
         })
@@ -297,6 +366,27 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn graphs_differ_by_their_nodes_number_kinds_and_order() {
+        let node = |at: usize| RawNode::from_ptr(ptr::without_provenance_mut(at));
+        let told = |all: &[(NodeKind, &[usize])]| -> Vec<Told> {
+            let told = |(at, (kind, after)): (usize, &(NodeKind, &[usize]))| Told {
+                node: node(at + 1),
+                kind: *kind,
+                after: after.to_vec(),
+            };
+            all.iter().enumerate().map(told).collect()
+        };
+        let chain = told(&[(NodeKind::Kernel, &[]), (NodeKind::Kernel, &[0])]);
+        assert_eq!(differs(&chain, &chain), None);
+        let shorter = differs(&chain, &chain[..1]);
+        assert_eq!(shorter, Some((RawNode::NULL, "their number is another")));
+        let copy = told(&[(NodeKind::Kernel, &[]), (NodeKind::Copy, &[0])]);
+        assert_eq!(differs(&chain, &copy), Some((node(2), "it does something of another kind")));
+        let branches = told(&[(NodeKind::Kernel, &[]), (NodeKind::Kernel, &[])]);
+        assert_eq!(differs(&chain, &branches), Some((node(2), "it comes after other nodes")));
+    }
 
     #[test]
     fn nodes_come_behind_those_that_they_come_after_and_else_in_their_order() {
