@@ -1,12 +1,12 @@
 //! Which driver calls are made where: none that waits for the device in a submission, a poll or a drop.
 
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
-use std::sync::Arc;
-
 use wakeline_core::{CompletionPort, Error, ErrorCode};
-use wakeline_cuda::{CuStream, CudaDevice, Graph};
 use wakeline_fake_driver::{Act, Rule};
+use wakeline_mapped::{Graph, OpDevice, Stream};
 use wakeline_ops::port::{Device, Memory, Priority};
 use wakeline_ops::{DeviceOp, Submission, device_op};
 use wakeline_std::block_on;
@@ -19,16 +19,16 @@ use wakeline_tests::vendor::Vendor;
 
 device_tests![
     // It forgets a future, which keeps its stream.
-    FakeLeaving: no_submission_poll_or_drop_makes_a_call_that_waits;
+    FakesLeaving: no_submission_poll_or_drop_makes_a_call_that_waits;
     // Nobody can know what a submission has enqueued whose point cannot be made.
     FakeLeaving: where_the_context_cannot_be_bound_the_operation_errs_alone;
     Fakes: a_poll_that_finds_nothing_makes_no_driver_call,
         events_come_from_a_pool_once_there_are_some,
         streams_have_the_priority_that_was_asked_for,
         every_call_has_the_devices_context_and_the_callers_comes_back,
-        a_point_is_armed_in_one_go;
-    Fake: calls_that_are_made_together_bind_the_context_once,
+        a_point_is_armed_in_one_go,
         an_operation_in_a_stream_that_is_captured_is_refused_and_nothing_of_it_is_recorded;
+    Fake: calls_that_are_made_together_bind_the_context_once;
 ];
 
 /// Calls of the driver that wait for the device, or may.
@@ -207,14 +207,14 @@ fn a_point_is_armed_in_one_go<D: Vendor>(rig: &VendorRig<D>) {
 }
 
 /// Tells which stream it is run in.
-struct Where;
+struct Where<D>(PhantomData<D>);
 
-impl DeviceOp for Where {
-    type Device = CudaDevice;
+impl<D: Vendor> DeviceOp for Where<D> {
+    type Device = OpDevice<D>;
     type Pending = usize;
     type Output = usize;
 
-    fn execute(self, submission: &mut Submission<CudaDevice>) -> Result<usize, Error> {
+    fn execute(self, submission: &mut Submission<OpDevice<D>>) -> Result<usize, Error> {
         Ok(submission.stream().raw().raw().as_ptr().addr())
     }
 
@@ -223,16 +223,18 @@ impl DeviceOp for Where {
     }
 }
 
-device_op!([] Where);
+device_op!([D] Where<D> where D: Vendor);
 
-fn an_operation_in_a_stream_that_is_captured_is_refused_and_nothing_of_it_is_recorded(rig: &CudaRig) {
+fn an_operation_in_a_stream_that_is_captured_is_refused_and_nothing_of_it_is_recorded<D: Vendor>(
+    rig: &VendorRig<D>,
+) {
     let (single, owner) = (rig.another(1), Arc::new(()));
-    let raw = std::ptr::without_provenance_mut(block_on(Where.on(&single)).unwrap());
+    let raw = std::ptr::without_provenance_mut(block_on(Where(PhantomData).on(&single)).unwrap());
     until("it lands", || single.counts().in_flight() == 0);
     let before = single.counts();
     // SAFETY: the runtime's stream, which it keeps until its end.
     #[expect(unsafe_code, reason = "a stream by its handle")]
-    let stream = unsafe { CuStream::from_raw(rig.device().context(), raw) }.unwrap();
+    let stream = unsafe { Stream::from_raw(rig.device().context(), raw) }.unwrap();
     let graph = Graph::capture(&stream, (), |()| {
         rig.fake().clear_log();
         for _ in 0..3 {
