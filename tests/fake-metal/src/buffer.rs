@@ -1,7 +1,7 @@
 //! A command buffer.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use wakeline_core::{Instant, Nanos};
@@ -19,6 +19,7 @@ pub(crate) struct Inner<T: Time> {
     metal: FakeMetal<T>,
     pub(crate) queue: SimStream<T>,
     state: Mutex<State<T>>,
+    claimed: AtomicBool,
 }
 
 struct State<T: Time> {
@@ -71,7 +72,7 @@ impl<T: Time> FakeBuffer<T> {
             ended_at: None,
             asked: 0,
         };
-        Self(Arc::new(Inner { metal, queue, state: Mutex::new(state) }))
+        Self(Arc::new(Inner { metal, queue, state: Mutex::new(state), claimed: AtomicBool::new(false) }))
     }
 
     /// Encodes work that takes so long, after what it has.
@@ -191,6 +192,10 @@ impl<T: Time> FakeBuffer<T> {
         for kept in handlers {
             kept.ring(call);
         }
+    }
+
+    pub(crate) fn claim(&self) -> bool {
+        !self.0.claimed.swap(true, Ordering::SeqCst)
     }
 
     pub(crate) fn encode(&self, event: &FakeEvent<T>, value: u64) {

@@ -184,6 +184,10 @@ impl<T: Time> MetalDriver for FakeMetal<T> {
             && buffer.0.queue.slot() == queue.stream.slot()
     }
 
+    fn claim(&self, buffer: &FakeBuffer<T>) -> bool {
+        buffer.claim()
+    }
+
     fn encode_signal(&self, buffer: &FakeBuffer<T>, event: &FakeEvent<T>, value: u64) {
         self.spend(CALL_NS);
         buffer.encode(event, value);

@@ -1,8 +1,13 @@
 //! What was seen to go wrong with Metal, one test each, under every plan.
 
+use std::future::pending;
+use std::pin::pin;
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Waker};
+
 use wakeline_core::{
-    CancelToken, Clock, CompletionPort, Error, ErrorCode, Inline, Instant, Nanos, Park, Report, Status, Wait,
-    WaitPlan, Wake, drive, run_inline,
+    CancelToken, Clock, CompletionPort, Error, ErrorCode, Inline, Instant, Nanos, Park, Report, Status,
+    Timer, Wait, WaitPlan, Wake, drive, run_inline,
 };
 use wakeline_fake_metal::{Absent, Call, DEVICE_REMOVED, FakeMetal, Faults, Kill};
 use wakeline_metal::{BLOCK_SLICE_MS_MAX, Device, MetalDriver, Notified, Stream};
@@ -287,6 +292,75 @@ fn a_buffer_of_another_queue_or_handed_in_before_is_refused() {
     buffer.commit();
     let late = one.point(&buffer).unwrap_err();
     assert!(late.to_string().contains("is committed already"), "{late}");
+}
+
+/// Both saw that it had no place in its queue, and the second committed it again: Metal would end the process.
+#[test]
+fn a_buffer_that_two_threads_hand_in_at_once_is_handed_in_by_one() {
+    let (rig, _host) = MetalRig::on_virtual_time(Faults::default());
+    let stream = rig.stream();
+    for _ in 0..200 {
+        let buffer = stream.buffer().unwrap();
+        let barrier = Barrier::new(2);
+        let hand_in = || {
+            barrier.wait();
+            stream.submit(&buffer).map(drop)
+        };
+        let handed_in = std::thread::scope(|scope| {
+            let threads = [scope.spawn(hand_in), scope.spawn(hand_in)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(handed_in.iter().filter(|handed_in| handed_in.is_ok()).count(), 1);
+        let error = handed_in.into_iter().find_map(Result::err).unwrap();
+        assert!(error.to_string().contains("already"), "{error}");
+    }
+}
+
+/// What is told by nobody kept the task of who had awaited it, as long as the event.
+#[test]
+fn a_port_that_is_dropped_keeps_nobody_who_awaited_it() {
+    struct Task;
+
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// Whose timers never end.
+    struct Asleep(VirtualHost);
+
+    impl Clock for Asleep {
+        fn now(&self) -> Instant {
+            self.0.now()
+        }
+    }
+
+    impl Timer for Asleep {
+        async fn sleep_until(&self, _: Instant) {
+            pending().await
+        }
+
+        async fn yield_now(&self) {}
+    }
+
+    // A value that never comes, and a handler that never does.
+    let faults = Faults { listener: Call::Lost, handler: Call::Lost, ..killed(Kill::BeforeSignal(2)) };
+    let (rig, host) = MetalRig::on_virtual_time(faults);
+    let stream = rig.stream();
+    let (buffer, mut port) = rig.submit(&stream, WORK);
+    let task = Arc::new(Task);
+    let waker = Waker::from(Arc::clone(&task));
+    let plan: WaitPlan = "flag:park_us=2000,backstop_us=2000".parse().unwrap();
+    let asleep = Asleep(host);
+    let notified = Notified::new(&asleep);
+    {
+        let mut waits = pin!(drive(Wait::new(&plan), &mut port, &notified, None));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    drop(waker);
+    assert!(Arc::strong_count(&task) > 1, "the port knows it");
+    drop((port, buffer));
+    assert_eq!(Arc::strong_count(&task), 1);
+    drop(stream);
 }
 
 /// Values in another order than their buffers have an event go backwards.

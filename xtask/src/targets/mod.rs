@@ -5,7 +5,7 @@
 //! | `wasm32-unknown-unknown`, `wasm32v1-none` | the core built; waits over a scripted port run in node |
 //! | `aarch64-apple-darwin` | checked: core, the std and tokio hosts, Metal |
 //! | `x86_64-pc-windows-gnu` | checked: core, the std and tokio hosts, CUDA |
-//! | `aarch64-unknown-linux-gnu` | the tests of word waits run in an emulator, their parks found in the built program; not in `ci`: libraries and programs checked, but for the stand-in of a driver, and the tests of the core, the hosts, Metal, the simulated device and operations run |
+//! | `aarch64-unknown-linux-gnu` | the tests of word waits run in an emulator, their parks found in the built program; not in `ci`: libraries and programs checked, and the tests of the core, the hosts, Metal, the simulated device, operations and the stand-in for a driver run |
 //!
 //! Where `rustup target add` put a target's libraries they are used. Where it did not and cannot, the libraries are
 //! built from their sources (`-Zbuild-std`), out of a copy of an installed toolchain: see [`toolchain`]. What else a target needs comes out of Debian's

@@ -59,6 +59,9 @@ pub trait MetalDriver: Clone + Send + Sync + 'static {
     /// Whether the buffer was made by the queue.
     fn is_of(&self, buffer: &Self::Buffer, queue: &Self::Queue) -> bool;
 
+    /// Takes the buffer for who hands it in: says whether nobody has before, on any thread and by any clone.
+    fn claim(&self, buffer: &Self::Buffer) -> bool;
+
     /// Encodes the signal of `value`, behind all that the buffer has: it must be neither committed nor have an open encoder.
     fn encode_signal(&self, buffer: &Self::Buffer, event: &Self::Event, value: u64);
 

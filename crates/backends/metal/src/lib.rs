@@ -45,7 +45,7 @@
 //! Invariants:
 //! 1. No wait ends well before its own buffer's status says completed, under either authority.
 //! 2. A stream's submission lock covers taking a value and what enqueues its signal, and no other call.
-//! 3. Nothing keeps a buffer once it has ended or its port is dropped; a listener or handler that comes later finds nothing to do.
+//! 3. Nothing keeps a buffer once it has ended or its port is dropped, nor a task whose port is; a listener or handler that comes later finds nothing to do.
 //! 4. No drop waits for the device. No lock is held while a waker is woken or Metal is called, but the submission lock.
 //! 5. It spawns no thread and keeps no state of the process. Unsafe code is in `sys.rs` alone, which is built for Apple's systems.
 

@@ -165,5 +165,7 @@ impl<D: MetalDriver, C: Clock + Clone> CompletionPort for SharedEventPort<D, C> 
 impl<D: MetalDriver, C> Drop for SharedEventPort<D, C> {
     fn drop(&mut self) {
         self.signal.let_go();
+        // A listener whose value never comes is kept as long as its event, and would keep the task of who awaited the port.
+        drop(self.signal.waker().take());
     }
 }

@@ -166,9 +166,11 @@ impl<D: MetalDriver, C: Clock + Clone> Stream<D, C> {
         }
         // Metal ends the process where something is encoded into a committed buffer; one with a place may be behind those that took a value later.
         match driver.status(buffer) {
-            BufferStatus::NotEnqueued => {}
+            // Two threads that hand one buffer in may both see that.
+            BufferStatus::NotEnqueued if driver.claim(buffer) => {}
             status => {
-                let why = format!("the command buffer is {} already: hand it in before that", status.name());
+                let is = if status == BufferStatus::NotEnqueued { "handed in" } else { status.name() };
+                let why = format!("the command buffer is {is} already: hand it in once, and before that");
                 return Err(Error::new(ErrorCode::Backend, [&BACKEND, &"encodeSignalEvent", &why]));
             }
         }

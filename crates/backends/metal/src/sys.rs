@@ -5,6 +5,8 @@
 
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use block2::RcBlock;
 use objc2::rc::{Retained, autoreleasepool};
@@ -39,16 +41,25 @@ impl Default for Metal {
 
 /// A command buffer of Metal's. Clones are the same.
 #[derive(Clone)]
-pub struct CommandBuffer(Retained<ProtocolObject<dyn MTLCommandBuffer>>);
+pub struct CommandBuffer {
+    raw: Retained<ProtocolObject<dyn MTLCommandBuffer>>,
+    /// Whether it was handed in, by any of the clones.
+    claimed: Arc<AtomicBool>,
+}
 
 impl CommandBuffer {
     /// This one, to be awaited.
     ///
     /// # Safety
     ///
-    /// Until it is handed to a stream nobody encodes into it but the thread that hands it in, and nobody encodes or commits at the same time on another.
-    pub const unsafe fn from_raw(raw: Retained<ProtocolObject<dyn MTLCommandBuffer>>) -> Self {
-        Self(raw)
+    /// Until it is handed to a stream nobody encodes into it but the thread that hands it in, and nobody encodes or commits at the same time on another. No other value was made of it
+    /// that is not a clone of this.
+    pub unsafe fn from_raw(raw: Retained<ProtocolObject<dyn MTLCommandBuffer>>) -> Self {
+        Self::new(raw)
+    }
+
+    fn new(raw: Retained<ProtocolObject<dyn MTLCommandBuffer>>) -> Self {
+        Self { raw, claimed: Arc::default() }
     }
 
     /// Metal's own, to encode work into and, where a stream made a point of it, to commit it.
@@ -57,18 +68,18 @@ impl CommandBuffer {
     ///
     /// It is used on one thread at a time; nothing is encoded once it is handed to a stream.
     pub unsafe fn raw(&self) -> &ProtocolObject<dyn MTLCommandBuffer> {
-        &self.0
+        &self.raw
     }
 }
 
 impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CommandBuffer").field(&Retained::as_ptr(&self.0)).finish()
+        f.debug_tuple("CommandBuffer").field(&Retained::as_ptr(&self.raw)).finish()
     }
 }
 
 // SAFETY: Objective-C counts references atomically, so any thread may drop it. What is called from other threads than its own, once it is handed to a
-// stream, is `status` and `error`, which Metal answers on any thread; what encodes is called by the stream alone, on the thread that hands it in.
+// stream, is `status` and `error`, which Metal answers on any thread; what encodes is called by the stream alone, on the one thread that has claimed it.
 unsafe impl Send for CommandBuffer {}
 // SAFETY: as above. What else there is takes `raw`, whose caller keeps to one thread.
 unsafe impl Sync for CommandBuffer {}
@@ -97,22 +108,26 @@ impl MetalDriver for Metal {
     }
 
     fn new_buffer(&self, queue: &Self::Queue) -> Option<Self::Buffer> {
-        autoreleasepool(|_| queue.commandBuffer().map(CommandBuffer))
+        autoreleasepool(|_| queue.commandBuffer().map(CommandBuffer::new))
     }
 
     fn is_of(&self, buffer: &Self::Buffer, queue: &Self::Queue) -> bool {
-        autoreleasepool(|_| buffer.0.commandQueue() == *queue)
+        autoreleasepool(|_| buffer.raw.commandQueue() == *queue)
+    }
+
+    fn claim(&self, buffer: &Self::Buffer) -> bool {
+        !buffer.claimed.swap(true, Ordering::AcqRel)
     }
 
     fn encode_signal(&self, buffer: &Self::Buffer, event: &Self::Event, value: u64) {
         let event: &ProtocolObject<dyn MTLEvent> = ProtocolObject::from_ref(&**event);
-        autoreleasepool(|_| buffer.0.encodeSignalEvent_value(event, value));
+        autoreleasepool(|_| buffer.raw.encodeSignalEvent_value(event, value));
     }
 
     fn on_completed(&self, buffer: &Self::Buffer, bell: Bell<Self>) {
         let block: RcBlock<dyn Fn(OfBuffer)> = RcBlock::new(move |_| bell.ring());
         // SAFETY: the block is a valid one, which Metal copies; its bell may be rung and dropped on any thread.
-        autoreleasepool(|_| unsafe { buffer.0.addCompletedHandler(RcBlock::as_ptr(&block)) });
+        autoreleasepool(|_| unsafe { buffer.raw.addCompletedHandler(RcBlock::as_ptr(&block)) });
     }
 
     fn notify(&self, event: &Self::Event, value: u64, bell: Bell<Self>) {
@@ -124,15 +139,15 @@ impl MetalDriver for Metal {
     }
 
     fn enqueue(&self, buffer: &Self::Buffer) {
-        autoreleasepool(|_| buffer.0.enqueue());
+        autoreleasepool(|_| buffer.raw.enqueue());
     }
 
     fn commit(&self, buffer: &Self::Buffer) {
-        autoreleasepool(|_| buffer.0.commit());
+        autoreleasepool(|_| buffer.raw.commit());
     }
 
     fn status(&self, buffer: &Self::Buffer) -> BufferStatus {
-        match autoreleasepool(|_| buffer.0.status()) {
+        match autoreleasepool(|_| buffer.raw.status()) {
             MTLCommandBufferStatus::NotEnqueued => BufferStatus::NotEnqueued,
             MTLCommandBufferStatus::Enqueued => BufferStatus::Enqueued,
             MTLCommandBufferStatus::Completed => BufferStatus::Completed,
@@ -144,7 +159,7 @@ impl MetalDriver for Metal {
 
     fn error(&self, buffer: &Self::Buffer) -> Option<BufferError> {
         autoreleasepool(|_| {
-            let error = buffer.0.error()?;
+            let error = buffer.raw.error()?;
             Some(BufferError::new(error.code() as i64, error.localizedDescription().to_string()))
         })
     }
