@@ -22,7 +22,7 @@ use crate::hip::Hip;
 use crate::sys::{
     CAPTURE_MODE_RELAXED, CAPTURE_STATUS_NONE, EVENT_DISABLE_TIMING, EVENT_RELEASE_TO_SYSTEM, HOST_COHERENT,
     HOST_MAPPED, HOST_PORTABLE, INVALID_DEVICE, NOT_READY, STREAM_LEGACY, STREAM_NON_BLOCKING, STREAM_NULL,
-    STREAM_PER_THREAD, SUCCESS, WAIT_VALUE_GEQ, hipError_t,
+    STREAM_PER_THREAD, SUCCESS, WAIT_VALUE_GEQ, hipCtx_t, hipDevice_t, hipError_t,
 };
 
 /// Of a word that a stream waits for every bit counts.
@@ -34,6 +34,9 @@ const HOST_FLAGS: u32 = HOST_PORTABLE | HOST_MAPPED | HOST_COHERENT;
 
 /// No time, and what was written before is the host's to see, whatever the environment (`HIP_EVENT_SYS_RELEASE`) says.
 const EVENT_FLAGS: u32 = EVENT_DISABLE_TIMING | EVENT_RELEASE_TO_SYSTEM;
+
+type Retain = unsafe extern "system" fn(*mut hipCtx_t, hipDevice_t) -> hipError_t;
+type Release = unsafe extern "system" fn(hipDevice_t) -> hipError_t;
 
 /// A device as a context.
 pub(crate) fn context_of(device: Ordinal) -> RawContext {
@@ -48,6 +51,12 @@ impl Hip {
             NOT_READY => Ok(Status::Pending),
             failed => Err(self.symbols().failure(call, failed)),
         }
+    }
+
+    /// Both calls that count who holds a primary context: with one alone some would be given back that was never taken, or none.
+    fn counts_contexts(&self) -> Option<(Retain, Release)> {
+        let symbols = self.symbols();
+        Some((symbols.hipDevicePrimaryCtxRetain?, symbols.hipDevicePrimaryCtxRelease?))
     }
 
     /// The error of a context beside a device's own.
@@ -82,7 +91,7 @@ unsafe impl LineDriver for Hip {
 
     fn retain(&self, device: Ordinal) -> Result<RawContext, CallError> {
         let handle = self.device_of(device)?;
-        if let Some(retain) = self.symbols().hipDevicePrimaryCtxRetain {
+        if let Some((retain, _)) = self.counts_contexts() {
             let mut context = ptr::null_mut();
             // SAFETY: the device is one of the library's, and `context` is a handle's room.
             let status = unsafe { retain(&raw mut context, handle) };
@@ -93,7 +102,7 @@ unsafe impl LineDriver for Hip {
     }
 
     unsafe fn release(&self, device: Ordinal) -> Result<(), CallError> {
-        let Some(release) = self.symbols().hipDevicePrimaryCtxRelease else { return Ok(()) };
+        let Some((_, release)) = self.counts_contexts() else { return Ok(()) };
         let handle = self.device_of(device)?;
         // SAFETY: the caller gives back a reference that it took.
         let status = unsafe { release(handle) };

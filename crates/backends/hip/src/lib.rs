@@ -66,6 +66,8 @@ mod hip;
 mod image;
 #[cfg(feature = "compile")]
 pub mod kernels;
+#[cfg(all(test, feature = "compile", feature = "ops", target_os = "linux"))]
+mod lacking;
 mod load;
 #[cfg(feature = "ops")]
 mod ops;
