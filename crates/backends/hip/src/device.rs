@@ -13,8 +13,11 @@ use crate::sys::{
     ARCH_NAME_AT_R0000, ARCH_NAME_AT_R0600, ARCH_NAME_BYTES, ATTRIBUTE_COMPUTE_MAJOR,
     ATTRIBUTE_COMPUTE_MINOR, ATTRIBUTE_COOPERATIVE_LAUNCH, ATTRIBUTE_INTEGRATED, ATTRIBUTE_MAPS_HOST_MEMORY,
     ATTRIBUTE_MEMORY_POOLS, ATTRIBUTE_MULTIPROCESSORS, ATTRIBUTE_SHARED_BYTES, ATTRIBUTE_UNIFIED_ADDRESSING,
-    ATTRIBUTE_WAITS_FOR_WORDS, ATTRIBUTE_WARP, INVALID_VALUE, PROPERTIES_BYTES, hipDevice_t,
+    ATTRIBUTE_WAITS_FOR_WORDS, ATTRIBUTE_WARP, INVALID_DEVICE, INVALID_VALUE, PROPERTIES_BYTES, hipDevice_t,
 };
+
+/// What is in the room for a device's number before a call: the number of another is not taken for one that was given.
+pub(crate) const NO_SUCH_DEVICE: c_int = -1;
 
 /// The longest name that is read, in bytes.
 const NAME_BYTES_MAX: usize = 256;
@@ -221,21 +224,29 @@ impl Device {
 impl Hip {
     /// The library's handle of a device: its number, where there is one.
     pub(crate) fn device_of(&self, ordinal: Ordinal) -> Result<hipDevice_t, CallError> {
-        let mut device = 0;
+        let mut device = NO_SUCH_DEVICE;
         // A number beyond the library's is not cut off to one that it has.
         let number = c_int::try_from(ordinal.0).unwrap_or(c_int::MAX);
         // SAFETY: `device` is a handle's room; of a number beyond its count the library says so.
         let status = unsafe { (self.symbols().hipDeviceGet)(&raw mut device, number) };
         self.check("hipDeviceGet", status)?;
-        Ok(device)
+        self.ordinal("hipDeviceGet", device).map(|_| device)
     }
 
     /// This thread's device.
     pub(crate) fn current_device(&self) -> Result<Ordinal, CallError> {
-        let mut device = 0;
+        let mut device = NO_SUCH_DEVICE;
         // SAFETY: `device` is a number's room.
         let status = unsafe { (self.symbols().hipGetDevice)(&raw mut device) };
         self.check("hipGetDevice", status)?;
-        Ok(Ordinal(device.unsigned_abs()))
+        self.ordinal("hipGetDevice", device)
+    }
+
+    /// What a call gave as a device's number.
+    pub(crate) fn ordinal(&self, call: &'static str, device: c_int) -> Result<Ordinal, CallError> {
+        u32::try_from(device).map(Ordinal).map_err(|_| {
+            let text = format!("it said success, but {device} is no device's number");
+            CallError { text, ..self.symbols().failure(call, INVALID_DEVICE) }
+        })
     }
 }

@@ -17,6 +17,7 @@ use wakeline_mapped::driver::{
 };
 use wakeline_mapped::error::CallError;
 
+use crate::device::NO_SUCH_DEVICE;
 use crate::error::{BACKEND, and_then};
 use crate::hip::Hip;
 use crate::sys::{
@@ -153,11 +154,11 @@ unsafe impl LineDriver for Hip {
             // SAFETY: the stream is alive, says the caller.
             return unsafe { self.device_by_events(stream) }.map(context_of);
         };
-        let mut device = 0;
+        let mut device = NO_SUCH_DEVICE;
         // SAFETY: the stream is alive, and `device` is a handle's room.
         let status = unsafe { ask(stream.as_ptr(), &raw mut device) };
         self.check("hipStreamGetDevice", status)?;
-        Ok(context_of(Ordinal(device.unsigned_abs())))
+        self.ordinal("hipStreamGetDevice", device).map(context_of)
     }
 
     unsafe fn stream_query(&self, stream: RawStream) -> Result<Status, CallError> {

@@ -115,9 +115,10 @@ unsafe impl WorkDriver for Hip {
     ) -> Result<(), CallError> {
         let copy = self.had("hipMemcpy2DAsync", self.symbols().hipMemcpy2DAsync)?;
         let kind = match (from, to) {
-            (Side::Host(_), _) => HOST_TO_DEVICE,
-            (_, Side::Host(_)) => DEVICE_TO_HOST,
-            _ => DEVICE_TO_DEVICE,
+            (Side::Host(_), Side::Device(_)) => HOST_TO_DEVICE,
+            (Side::Device(_), Side::Host(_)) => DEVICE_TO_HOST,
+            (Side::Device(_), Side::Device(_)) => DEVICE_TO_DEVICE,
+            (Side::Host(_), Side::Host(_)) => return Err(self.absent("hipMemcpy2DAsync")),
         };
         let RowCopy { len, count, from_pitch, to_pitch } = rows;
         let (from, to) = (place(from).cast_const(), place(to));

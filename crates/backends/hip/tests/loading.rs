@@ -26,7 +26,7 @@ mod on_the_stand_in {
     use wakeline_core::{
         CompletionPort, ErrorCode, Inline, Nanos, Status as Answer, Wait, WaitPlan, drive, run_inline,
     };
-    use wakeline_fake_driver::{Fake, Status};
+    use wakeline_fake_driver::{Act, Fake, Rule, Status};
     use wakeline_hip::{
         Caps, CompletionPath, ContextConfig, GfxArch, Hip, HipContext, HipStream, Loader, Ordinal, kernels,
     };
@@ -119,6 +119,31 @@ mod on_the_stand_in {
         let fake = Fake::new().unwrap();
         let error = Loader::new().path(fake.path()).without(["hipEventQuery"]).load().unwrap_err();
         assert_eq!(error.args()[2], "hipEventQuery");
+    }
+
+    /// A call that gave nothing was taken for one that gave the first device.
+    #[test]
+    fn a_device_that_no_call_gave_is_not_the_first() {
+        for call in ["hipStreamGetDevice", "hipGetDevice", "hipDeviceGet"] {
+            let fake = Fake::new().unwrap();
+            fake.configure(|options| options.devices = 2);
+            let hip = Hip::load_from(fake.path()).unwrap();
+            let context = hip.context(1).unwrap();
+            let stream = context.stream().unwrap();
+            let rule = fake.rule(Rule::new(call, Act::DropEffect));
+            // SAFETY: the stream lives to the end of the test.
+            let theirs = unsafe { HipStream::from_raw(&context, stream.raw().as_ptr()) };
+            let again = hip.context(1);
+            assert!(fake.hits(rule) > 0, "{call}");
+            fake.clear_rules();
+            let errors = [theirs.err(), again.err()];
+            assert!(errors.iter().any(Option::is_some), "{call}");
+            for error in errors.into_iter().flatten() {
+                assert!(error.to_string().contains("-1 is no device's number"), "{call}: {error}");
+            }
+            drop(stream);
+            assert!(fake.violations().is_empty(), "{call}: {:?}", fake.violations());
+        }
     }
 
     #[test]
