@@ -336,7 +336,7 @@ fn a_port_that_is_dropped_keeps_nobody_who_awaited_it() {
 
     impl Timer for Asleep {
         async fn sleep_until(&self, _: Instant) {
-            pending().await
+            pending::<()>().await;
         }
 
         async fn yield_now(&self) {}

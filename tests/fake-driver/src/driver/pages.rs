@@ -12,6 +12,9 @@ use crate::wire::Live;
 /// How much freed memory is kept before the oldest of it is given back.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
+/// The same in allocations: each is a mapping of its own, of which Linux lets a process have 65,530, and a test may have several stand-ins.
+const KEPT_MAX: usize = 2_048;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) context: u64,
@@ -44,7 +47,7 @@ impl Pages {
         self.kept.push_back((start, page.bytes));
         self.kept_bytes += page.bytes;
         let mut written = None;
-        while self.kept_bytes > KEPT_BYTES_MAX {
+        while self.kept_bytes > KEPT_BYTES_MAX || self.kept.len() > KEPT_MAX {
             let Some((start, bytes)) = self.kept.pop_front() else { break };
             if !raw::is_poisoned(start, bytes) {
                 written = Some(start);

@@ -111,15 +111,16 @@ pub(super) struct Stage<D: Extras> {
 }
 
 impl<D: Extras> Stage<D> {
-    pub(super) fn set(driver: D, program: Program) -> Self {
+    /// [`CompletionRefused`](wakeline_core::ErrorCode::CompletionRefused) on a machine that is too busy to call host functions.
+    pub(super) fn set(driver: D, program: Program) -> Result<Self, Error> {
         let completion = if let Program::Wait(_, _, of) = program { of.path() } else { CompletionPath::Word };
         let config = ContextConfig { completion, strictness: Strictness::Strict, ..ContextConfig::default() };
-        let context = Context::primary(&driver, Ordinal(0), &config).unwrap();
+        let context = Context::primary(&driver, Ordinal(0), &config)?;
         let kernels = Kernels::load(&context).unwrap();
         let other = Context::primary(&driver, Ordinal(0), &ContextConfig::default()).unwrap();
         let theirs = other.stream().unwrap();
         let timed = if matches!(program, Program::Wait(_, _, Of::Timed)) { D::timed(&context) } else { None };
-        Self { theirs, timed, kernels, context, driver }
+        Ok(Self { theirs, timed, kernels, context, driver })
     }
 }
 

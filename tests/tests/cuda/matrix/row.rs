@@ -19,6 +19,9 @@ use crate::waiting::{PLANS, wait};
 /// A row that has not ended by then hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
+/// How often a stage is set before a machine counts as one on which none can be: a probe of host functions, which is given 100 ms, may find nobody to call them on a busy one.
+const STAGES_MAX: usize = 5;
+
 /// How long a call is held up before it is let go.
 const HELD_UP: Duration = Duration::from_millis(20);
 
@@ -121,14 +124,14 @@ pub(super) fn run<D: Extras>(
     let (tell, told) = mpsc::channel();
     let fake = Arc::clone(fake);
     let thread = std::thread::Builder::new().name("row".to_owned()).spawn(move || {
-        let outcome = perform::<D>(&fake, program, wrong.as_ref());
-        let _ = tell.send(outcome);
+        let performed = (0..STAGES_MAX).find_map(|_| perform::<D>(&fake, program, wrong.as_ref()));
+        let _ = tell.send(performed);
     });
     let thread = thread.map_err(|error| error.to_string())?;
     match told.recv_timeout(HANGS) {
         Ok(outcome) => {
             thread.join().map_err(|_| "a panic at the end".to_owned())?;
-            Ok(outcome)
+            outcome.ok_or_else(|| "no stage can be set: nobody calls host functions in time".to_owned())
         }
         Err(mpsc::RecvTimeoutError::Timeout) => Err("it hangs".to_owned()),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -171,7 +174,8 @@ fn works<D: Extras>(kernels: &Kernels<D>, stream: &Stream<D>) -> Result<(), Erro
     Ok(())
 }
 
-fn perform<D: Extras>(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> Outcome {
+/// None where the machine was too busy for the stage, on which nothing was wrong yet.
+fn perform<D: Extras>(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> Option<Outcome> {
     fake.reset();
     let driver = D::load_from(fake.path()).unwrap();
     let bystander = Bystander::new(&driver);
@@ -180,7 +184,10 @@ fn perform<D: Extras>(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> O
     // Keeps the primary context, so that what is left in it can be seen.
     driver.retain(Ordinal(0)).unwrap();
     let before = fake.live();
-    let stage = Stage::set(driver.clone(), program);
+    let stage = match Stage::set(driver.clone(), program) {
+        Err(error) if error.code() == ErrorCode::CompletionRefused => return None,
+        stage => stage.unwrap(),
+    };
     let counted_before = driver.counts();
     fake.clear_log();
 
@@ -212,7 +219,7 @@ fn perform<D: Extras>(fake: &Fake, program: Program, wrong: Option<&Wrong>) -> O
     // SAFETY: retained above, and nothing of the context is in use but what is leaked.
     unsafe { driver.release(Ordinal(0)) }.unwrap();
     outcome.problems = problems;
-    outcome
+    Some(outcome)
 }
 
 /// Runs this while somebody lets calls go that a rule blocks.
