@@ -185,6 +185,26 @@ fn a_failure_behind_an_update_is_not_taken_for_none() {
     rig.assert_clean();
 }
 
+/// A node was left without arguments.
+#[test]
+fn arguments_that_there_was_no_memory_for_keep_a_graph_from_being_launched() {
+    let rig = Rig::new(&[]);
+    let one = rig.full(1);
+    let mut graph = rig.graph(rig.step(&one, 2, 0)).unwrap();
+    // What is wrong with the arguments is found before.
+    for (status, launches) in [(1, true), (98, true), (801, true), (2, false)] {
+        rig.fake.rule(Rule::new("hipGraphExecKernelNodeSetParams", Act::Fail(Status(status))).times(1));
+        rig.set(&graph, 0, &one, 7).unwrap_err();
+        let launched = rig.run(&graph);
+        assert_eq!(launched.is_ok(), launches, "{status}: {launched:?}");
+    }
+    graph.recapture(rig.step(&one, 3, 0)).unwrap();
+    rig.run(&graph).unwrap();
+    assert_eq!(rig.read(&one), 24);
+    drop((graph, one));
+    rig.assert_clean();
+}
+
 #[test]
 fn what_the_library_writes_about_a_graph_that_it_refuses_is_told() {
     let rig = Rig::new(&[]);

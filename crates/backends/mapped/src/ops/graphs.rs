@@ -100,7 +100,7 @@ pub struct OpCaptured<D: WorkDriver> {
 pub struct OpGraph<D: WorkDriver> {
     runs: Executable<D>,
     told: Vec<Told>,
-    /// An update of it failed, and may have changed some of its nodes. Changed and looked at by one thread at a time, says the port.
+    /// A change of it failed, and may have been made of some of its nodes. Changed and looked at by one thread at a time, says the port.
     torn: AtomicBool,
 }
 
@@ -284,7 +284,7 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         context.open()?;
         if graph.torn.load(Ordering::Relaxed) {
             let (what, why) = (
-                "an update that failed",
+                "a change that failed",
                 "some of its nodes may have been changed, and some not: update it again, or record it anew",
             );
             return Err(Error::new(ErrorCode::GraphMismatch, [&D::NAME, &what, &why]));
@@ -357,6 +357,11 @@ impl<D: GraphDriver> Graphs for OpDevice<D> {
         // parameters are as many as the promise says, read before the call returns.
         let set =
             unsafe { context.driver().set_kernel(graph.runs.raw, raw, kernel.raw(), &how, &mut values) };
+        // What is wrong with the launch is found before anything is changed; what fails for another reason, such as want of memory, may have left the node without arguments.
+        let found_before = |error: &CallError| matches!(error.kind, Kind::Refused | Kind::NotSupported);
+        if !D::UPDATE_IS_WHOLE && set.as_ref().is_err_and(|error| !found_before(error)) {
+            graph.torn.store(true, Ordering::Relaxed);
+        }
         set.map_err(|error| {
             self.of_graph(ErrorCode::GraphMismatch, error, &name, Some("its kernel cannot be launched so"))
         })
