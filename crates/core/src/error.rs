@@ -162,6 +162,14 @@ codes! {
     0x003C GraphRefused "{}: what was captured cannot be launched as a graph because of {}: {}",
     /// A graph cannot be changed so. Arguments: the backend, the node that is the reason, why.
     0x003D GraphMismatch "{}: the graph cannot be changed so because of {}: {}",
+    /// No library of collectives can be used. Arguments: the backend, the names tried, why not.
+    0x003E CollectivesMissing "{}: no library of collectives can be used: tried {} ({}); install it, or name it by path",
+    /// A collective cannot be done with what it was handed. Arguments: the operation, what is wrong and what would be right.
+    0x003F InvalidCollective "{} cannot be done so: {}",
+    /// A communicator has failed, for good. Arguments: the backend, the call or the rank that is the reason, what it said.
+    0x0040 CommunicatorFailed "{}: the communicator has failed by {}: {}; make another with the ranks that are there",
+    /// Ranks did not all come, or not all end, in time; the communicator is aborted. Arguments: what was waited for, how long.
+    0x0041 RankMissing "{} did not end within {}: a rank has not come, or is gone; the communicator is aborted, so make another with the ranks that are there",
 }
 
 impl ErrorCode {

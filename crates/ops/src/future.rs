@@ -349,15 +349,37 @@ pub(crate) fn sync_on<O: DeviceOp>(
     stream: &Stream<O::Device>,
     runtime: Option<Runtime<O::Device>>,
 ) -> Result<<O as DeviceOp>::Output, Error> {
-    let submits = Submits::lock()?;
+    submit_on(op, stream, runtime)?.wait()
+}
+
+/// An operation that was submitted and is not waited for yet.
+pub(crate) struct Submitted<O: DeviceOp> {
+    submission: Submission<O::Device>,
+    pending: O::Pending,
+}
+
+/// Submits an operation in this stream.
+pub(crate) fn submit_on<O: DeviceOp>(
+    op: O,
+    stream: &Stream<O::Device>,
+    runtime: Option<Runtime<O::Device>>,
+) -> Result<Submitted<O>, Error> {
+    let _submits = Submits::lock()?;
     let mut submission = Submission::new(stream.clone(), stream.lane().admit_anyway(1));
     submission.elsewhere = runtime;
     let pending = submission.run_anyway(op)?;
-    drop(submits);
-    let verdicts = submission.verdicts.take();
-    submission.wait()?;
-    judge(&verdicts)?;
-    O::finish(pending)
+    Ok(Submitted { submission, pending })
+}
+
+impl<O: DeviceOp> Submitted<O> {
+    /// Waits on the spot.
+    pub(crate) fn wait(self) -> Result<<O as DeviceOp>::Output, Error> {
+        let Self { mut submission, pending } = self;
+        let verdicts = submission.verdicts.take();
+        submission.wait()?;
+        judge(&verdicts)?;
+        O::finish(pending)
+    }
 }
 
 /// Nothing of it is pinned.

@@ -15,6 +15,7 @@
 //! | to enqueue the same again and again | [`DeviceOp::graph_on`], [`Graph`] |
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`], [`ByPriority`], [`Runtime::scheduled`], [`Stream`], [`guide::policies`] |
+//! | several devices that compute together | [`Ranks`], [`Rank`] |
 //! | memory, kernels | the tensors of `wakeline-tensor` |
 //! | to build on memory yourself | [`Storage`], [`Touch`], [`Submission::touch`] |
 //! | to bring a device | [`port`] |
@@ -48,6 +49,7 @@
 
 mod ambient;
 mod boxed;
+mod collective;
 mod config;
 mod counts;
 #[cfg(all(test, not(loom)))]
@@ -98,6 +100,10 @@ mod zip;
 
 pub use ambient::Scope;
 pub use boxed::{Arriving, Boxed, BoxedHost};
+pub use collective::{
+    Between, CollectiveConfig, CollectiveMemory, Exchange, GIVE_UP_MS, InPlace, Joining, Numbers, RANKS_MAX,
+    RANKS_WITHIN_MS_MAX, Rank, Ranks, Region, Together,
+};
 pub use config::{
     CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX, LATE_US_MAX, PLAN,
     RuntimeConfig, SPIN_US_DEFAULT, SPIN_US_MAX,

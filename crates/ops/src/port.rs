@@ -9,6 +9,7 @@
 //! | [`HostKernels`] | kernels that are functions of the host, where the device is simulated |
 //! | [`Graphs`] | work that is captured once and launched again and again |
 //! | [`Gates`] | words that streams wait for, until the host opens them |
+//! | [`Collectives`] | what several devices compute together |
 //!
 //! All are used through generics, never as trait objects. Each method lists what an implementer MUST do. All of a stream's work runs in
 //! the order in which it was enqueued; between streams there is no order but by events. A call that enqueues MUST NOT wait for the
@@ -18,15 +19,16 @@
 //! the memory stays, and that no other stream touches it at the same time. [`Storage`](crate::Storage) and
 //! [`Submission::touch`](crate::Submission::touch) keep that for whoever builds on them; the tensors of `wakeline-tensor` are the safe way.
 
-// What makes a promise is declared unsafe; nothing unsafe is done here.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "what makes a promise is declared unsafe; nothing unsafe is done here")]
 
+mod collectives;
 mod graphs;
 mod host;
 mod shape;
 
 use wakeline_core::{CompletionPort, Error, LineRef};
 
+pub use collectives::*;
 pub use graphs::{Graphs, Node, NodeKind};
 pub use host::{HostArgs, HostKernels};
 pub use shape::{Shape, ShapeLimits};

@@ -43,6 +43,7 @@
 
 mod block;
 mod chunks;
+mod collective;
 mod copy;
 mod create;
 mod dims;
@@ -66,6 +67,7 @@ mod view_mut;
 
 pub use block::Span;
 pub use chunks::{CHUNK_BYTES, CHUNKS_AT_A_TIME};
+pub use collective::CollectiveElement;
 pub use copy::{CopyInto, CopyTo, Dup};
 pub use create::{Eye, Full, Uninit};
 pub use dims::{Dims, RANK_MAX};

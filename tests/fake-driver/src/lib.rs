@@ -4,6 +4,8 @@
 //! For benchmarks it also has the few symbols of `libnvidia-ml.so.1` that tell what energy a device has used; and those of `libnvrtc.so`, a compiler that knows
 //! of a source which kernels it has, so that what it makes can be loaded and launched here.
 //!
+//! And those of `libnccl.so.2` and `librccl.so.1`: collectives over the memory of these devices, whose ranks may be of several processes.
+//!
 //! It is one for `libamdhip64.so`, too, with the compiler that is a part of that: the symbols `hip*` do to the same devices what CUDA's do, with what differs in HIP (a context
 //! is a device, a store in a capture runs at once, a stream's destruction waits). A rule by CUDA's name of a call is one for HIP's as well.
 //!

@@ -48,6 +48,12 @@ pub struct Options {
     pub nvrtc_version: (i32, i32),
     /// The architectures that it knows. 75, 80, 86, 89, 90, 100, 120.
     pub nvrtc_archs: Vec<i32>,
+    /// The release that the library of collectives is of. 22,603.
+    pub nccl_version: i32,
+    /// How long after its call a collective is enqueued, of communicators that do not block. 30.
+    pub nccl_lag_us: u64,
+    /// Ranks that never come to a collective, of which the others are told. None.
+    pub nccl_dead: BTreeSet<i32>,
     /// Whether calls are logged. They are counted in any case.
     pub log: bool,
     /// How many calls the log keeps; the oldest go first. 65,536.
@@ -93,6 +99,9 @@ impl Default for Options {
             clock_offset_ns: None,
             nvrtc_version: (13, 1),
             nvrtc_archs: vec![75, 80, 86, 89, 90, 100, 120],
+            nccl_version: 22_603,
+            nccl_lag_us: 30,
+            nccl_dead: BTreeSet::new(),
             log: true,
             log_len_max: 65_536,
         }
@@ -186,6 +195,8 @@ pub struct Live {
     pub device_bytes: u64,
     /// Programs of the run-time compiler.
     pub programs: u64,
+    /// Communicators of the library of collectives.
+    pub communicators: u64,
     /// Modules.
     pub modules: u64,
     /// Graphs that were captured.

@@ -136,8 +136,11 @@ impl Item {
             "(rig: &HipRig)",
             "<R: OpsRig>(rig: &R)",
             "<R: GraphRig>(rig: &R)",
+            "<R: RanksRig>(rig: &R)",
+            "<V: Vendor + CollectiveVendor>(rig: &VendorRanks<V>)",
         ];
-        head.starts_with("fn ") && takes.iter().any(|end| head.ends_with(end))
+        ["fn ", "pub(crate) fn "].iter().any(|begin| head.starts_with(begin))
+            && takes.iter().any(|end| head.ends_with(end))
     }
 
     /// The function's name, if it is one.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`CudaContext`], [`CuStream`], [`CudaPort`] | awaiting points of streams, ours and others' |
 //! | `CudaDevice`, `CudaRuntime` | the device of operations, with the feature `ops`: see `wakeline-ops` |
+//! | `Nccl` | what several devices compute together, with the feature `ops` |
 //! | `Compiler`, `KernelCache`, `Nvrtc` | kernels from CUDA C at run time, with the feature `compile` |
 //! | `FromCudarc` | the same of cudarc's streams, with the feature `cudarc` |
 //! | `LendSlice` | cudarc's slices as memory of operations, with `cudarc` and `ops` |
@@ -47,6 +48,8 @@ mod arch;
 mod calls;
 mod caps;
 mod clock;
+#[cfg(feature = "ops")]
+mod collectives;
 #[cfg(feature = "compile")]
 mod compile;
 mod cuda;
@@ -74,6 +77,8 @@ pub use arch::Arch;
 pub use calls::{Calls, Schedule};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
+#[cfg(feature = "ops")]
+pub use collectives::Nccl;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Compiler, Nvrtc};
 pub use cuda::{Cuda, DriverVersion};

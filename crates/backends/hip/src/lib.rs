@@ -53,6 +53,8 @@
 
 mod bridge;
 mod caps;
+#[cfg(feature = "ops")]
+mod collectives;
 #[cfg(feature = "compile")]
 mod compile;
 mod device;
@@ -76,6 +78,8 @@ mod wait;
 mod work;
 
 pub use caps::Caps;
+#[cfg(feature = "ops")]
+pub use collectives::Rccl;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Compiler, Hiprtc};
 pub use device::{Attribute, Device, GfxArch};

@@ -68,6 +68,30 @@ impl<D: LineDriver> Gate<D> {
         shared.is_free()
     }
 
+    /// Has it opened by the device, behind what is enqueued on `stream`, which may be of another of the driver's contexts.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), of the stream's context. The store may have been enqueued all the same.
+    #[cfg(feature = "ops")]
+    pub(crate) fn open_behind(&self, stream: &Stream<D>) -> Result<(), Error> {
+        let shared = stream.shared();
+        let context = &shared.context;
+        context.open()?;
+        shared.is_here()?;
+        let _bound = context.bind()?;
+        // SAFETY: the context is bound, the stream alive, and the word of a page that is kept until this store has landed: whoever enqueues it keeps the gate until it reads as open, or for good.
+        let stored = unsafe { context.driver.store(shared.raw, self.place.device(), self.opens_at.get()) };
+        stored.map_err(|error| shared.failed(error))
+    }
+
+    /// Whether it is open, by whomever.
+    #[cfg(feature = "ops")]
+    pub(crate) fn is_open(&self) -> bool {
+        // SAFETY: the page is the context's.
+        unsafe { self.place.word() }.reached(self.opens_at)
+    }
+
     /// Opens it: one store. Nothing in a fork's child, which does not have the word.
     pub fn open(&self) {
         if self.context.forked() {

@@ -22,6 +22,8 @@
 mod bound;
 mod callback;
 mod census;
+#[cfg(feature = "ops")]
+mod collective;
 #[cfg(feature = "compile")]
 pub mod compile;
 mod config;
@@ -58,6 +60,11 @@ pub mod work;
 
 pub use bound::Bound;
 pub use census::{Census, Counts};
+#[cfg(feature = "ops")]
+pub use collective::{
+    CollectiveLibrary, CollectiveVendor, LEAVE_MS_MAX, OpMember, OpPrepared, Spawn, WATCH_US_MAX,
+    WATCH_US_MIN,
+};
 pub use config::{ContextConfig, PINNED_BYTES, PROBE_MS_MAX, SLOTS_MAX};
 pub use context::{Context, WeakContext};
 pub use driver::{KernelDriver, LineDriver, Ordinal, TextDriver, WorkDriver};

@@ -37,6 +37,8 @@ mod device;
 mod dice;
 mod error;
 mod event;
+#[cfg(feature = "ops")]
+mod fabric;
 mod fault;
 mod gate;
 mod graph;
@@ -64,6 +66,8 @@ pub use access::{SimArg, SimAt, SimEvent, SimMemory, SimPinned};
 pub use config::{COST_NS_MAX, GRAPH_NODES_MAX, LOG_LEN_MAX, QUEUE_LEN_MAX, SLOTS_MAX, SimConfig};
 pub use device::SimDevice;
 pub use event::Truth;
+#[cfg(feature = "ops")]
+pub use fabric::{COLLECTIVE_NS, SimFabric, SimMember};
 pub use fault::{Chance, FAULT_NS_MAX, Faults};
 pub use gate::SimGate;
 pub use graph::{SimCapture, SimGraph, SimNode, SimNodeKind};

@@ -62,7 +62,7 @@ pub struct VirtualWatcher {
 
 struct Inner {
     host: VirtualHost,
-    device: SimDevice<VirtualTime>,
+    devices: Vec<SimDevice<VirtualTime>>,
     flights: Lock<Vec<Box<dyn Fly>>>,
     closed: AtomicBool,
     /// Whether tasks watch by themselves, and which does, until when at most.
@@ -204,9 +204,33 @@ where
 impl VirtualWatcher {
     /// A watcher of the points of this device.
     pub fn new(device: &SimDevice<VirtualTime>) -> Self {
+        Self::with(VirtualHost::new(device), Vec::from([device.clone()]))
+    }
+
+    /// A watcher of the points of this device and the others, which are on one time line. The faults of the host are the first one's.
+    ///
+    /// ```
+    /// use wakeline_core::{Clock, Nanos};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+    /// let time = VirtualTime::new();
+    /// let devices = [(); 2].map(|()| SimDevice::new(time.clone(), SimConfig::exact()).expect("a device"));
+    /// let watcher = VirtualWatcher::of(&devices[0], &devices[1..]);
+    /// let stream = devices[1].stream()?;
+    /// stream.launch(Nanos::from_micros(50))?;
+    /// while watcher.turn() {}
+    /// assert_eq!(watcher.now(), wakeline_core::Instant::from_nanos(50_000));
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    pub fn of(device: &SimDevice<VirtualTime>, others: &[SimDevice<VirtualTime>]) -> Self {
+        let host = others.iter().fold(VirtualHost::new(device), VirtualHost::and);
+        let devices = core::iter::once(device).chain(others).cloned().collect();
+        Self::with(host, devices)
+    }
+
+    fn with(host: VirtualHost, devices: Vec<SimDevice<VirtualTime>>) -> Self {
         let inner = Inner {
-            host: VirtualHost::new(device),
-            device: device.clone(),
+            host,
+            devices,
             flights: Lock::new(Vec::new()),
             closed: AtomicBool::new(false),
             watches: AtomicBool::new(false),
@@ -234,7 +258,12 @@ impl VirtualWatcher {
         let now = inner.host.now();
         let mut flights = core::mem::take(&mut *inner.flights.lock());
         let due = flights.iter().map(|flight| flight.due(now)).min();
-        let next = inner.device.with(|state| state.next_due());
+        let next = inner
+            .devices
+            .iter()
+            .map(|device| device.with(|state| state.next_due()))
+            .min()
+            .unwrap_or(Instant::MAX);
         let until = due.unwrap_or(next);
         if until < Instant::MAX {
             inner.host.park(None, until, || flights.iter().any(|flight| flight.reached()));

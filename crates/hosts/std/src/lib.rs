@@ -9,6 +9,7 @@
 //! | [`Bell`], [`ParkIdle`] | | what other hosts that sleep on something of their own share with these |
 //! | [`Watcher`], [`WatcherHandle`] | [`Clock`](wakeline_core::Clock), [`Timer`](wakeline_core::Timer), [`Watch`](wakeline_core::Watch) | threads that watch the words of all runtimes |
 //! | [`Tender`] | [`Tend`](wakeline_core::Tend) | the same threads, for points that nobody may await any more |
+//! | [`on_a_thread`] | | a thread for a job that may block, for backends that need one |
 //! | [`WordSet`] | | the armed words of a thread that watches many |
 //! | [`DeviceThread`] | drives a [`Turn`](wakeline_core::Turn) | run a simulated device in real time |
 //! | [`Points`], [`Point`] | | what waits of a name did, shared by threads: predictions, counts, [`Snapshot`]s |
@@ -18,13 +19,14 @@
 //! types stand on `std` alone, sleep as exactly as `std` does, and say `None` where there is nothing to read.
 //!
 //! Invariants: no static (but for those of `tracing`, where that feature is on), no environment, no driver call but those of a
-//! [`Watcher`], through the ports that it is handed. The only threads made are that of [`DeviceThread`], which joins it, and those
-//! of a [`Watcher`], whose [`close`](Watcher::close) waits for them. Timer slack is set on these threads, and on others only by an
+//! [`Watcher`], through the ports that it is handed. The only threads made are that of [`DeviceThread`], which joins it, those
+//! of a [`Watcher`], whose [`close`](Watcher::close) waits for them, and those of [`on_a_thread`], which end with their jobs. Timer slack is set on these threads, and on others only by an
 //! explicit call, but for the length of a nap of a task that was woken early: it is as before once that is over.
 
 extern crate alloc;
 
 mod approach;
+mod aside;
 mod bell;
 mod clock;
 mod device;
@@ -42,6 +44,7 @@ mod watcher;
 mod words;
 
 pub use approach::{APPROACH_LEAST_US, APPROACH_US, approach};
+pub use aside::on_a_thread;
 pub use bell::{Bell, Rouse};
 pub use clock::StdClock;
 pub use device::{DEVICE_SPIN_US_MAX, DeviceThread};

@@ -4,7 +4,7 @@
 //!          its turn, and all that it waits for     its end
 //!   queued ───────── begin ─────────► begun ───── finish ────► gone, with its effect
 //!                                       │
-//!                                       └─ a host function ends when it returned, a wait when the word is as asked
+//!                                       └─ a host function ends when it returned, a wait when the word is as asked, a collective when all have come
 //! ```
 
 use std::thread;
@@ -55,7 +55,7 @@ impl State {
             if self.contexts.get(&stream.context).is_none_or(Context::is_halted) {
                 continue;
             }
-            let looks = head.begun && matches!(head.op, Op::Wait { .. });
+            let looks = head.begun && matches!(head.op, Op::Wait { .. } | Op::Meet(_));
             let next = if looks { Some(self.now.saturating_add(LOOK_NS)) } else { head.end };
             due = due.min(next.unwrap_or(u64::MAX));
         }
@@ -91,6 +91,15 @@ impl State {
                     self.misses(context, address, "a wait");
                     Some(self.now)
                 }
+            }
+            Op::Meet(meet) => {
+                let is_there = self.has_comm(meet.comm);
+                if !begun && is_there && !self.is_dead(meet.rank) {
+                    meet.post();
+                }
+                // What was aborted ends.
+                let ends = !is_there || meet.is_met() && !self.is_dead(meet.rank);
+                ends.then_some(self.now)
             }
             Op::Host { function, data } => {
                 if !begun {

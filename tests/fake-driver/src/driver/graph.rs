@@ -53,7 +53,7 @@ pub(super) struct Launched {
 impl Node {
     pub(super) const fn sort(&self) -> c_int {
         match self.op {
-            Op::Kernel(_) => KERNEL,
+            Op::Kernel(_) | Op::Meet(_) => KERNEL,
             Op::Copy { .. } | Op::Rows { .. } => MEMCPY,
             Op::Fill { .. } => MEMSET,
             Op::Host { .. } => HOST,

@@ -64,6 +64,7 @@ pub(super) static NAMES: &[&str] = HIP_NAMES;
 
 /// Works on a call with the thread's device as its context.
 pub(super) fn on_device(state: &mut State, body: impl FnOnce(&mut State) -> Answer) -> Answer {
+    state.is_hip = true;
     let context = state.primary_of(current::device());
     current::push(context);
     let answer = body(state);

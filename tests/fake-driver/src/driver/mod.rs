@@ -38,6 +38,7 @@ mod log;
 mod lookup;
 mod memory;
 mod module;
+mod nccl;
 mod nvrtc;
 mod op;
 mod pages;

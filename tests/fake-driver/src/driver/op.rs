@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::context::Halt;
 use super::hosts::Function;
 use super::kernel::Kernel;
+use super::nccl::Meet;
 use super::state::State;
 use crate::Status;
 use crate::wire::FaultEnds;
@@ -50,6 +51,8 @@ pub(super) enum Op {
     Free {
         address: u64,
     },
+    /// A rank's part in a collective: goes on once the others have come.
+    Meet(Meet),
     /// A call of the user's.
     Host {
         function: Function,
@@ -111,7 +114,7 @@ impl Op {
         match self {
             Self::Kernel(kernel) => Some(kernel.takes_ns()),
             Self::Store { .. } => Some(store_lag_ns),
-            Self::Wait { .. } | Self::Host { .. } => None,
+            Self::Wait { .. } | Self::Meet(_) | Self::Host { .. } => None,
             _ => Some(0),
         }
     }
@@ -121,6 +124,7 @@ impl Op {
         match *self {
             Self::Copy { from: Source::At(from), bytes, .. } => Some((from, bytes)),
             Self::Rows { from, rows, .. } => Some((from, rows.extent(rows.from_pitch)?)),
+            Self::Meet(ref meet) => meet.reads(),
             _ => None,
         }
     }
@@ -132,6 +136,7 @@ impl Op {
             Self::Store { address, .. } => Some((address, 8)),
             Self::Copy { to, bytes, .. } | Self::Fill { to, bytes, .. } => Some((to, bytes)),
             Self::Rows { to, rows, .. } => Some((to, rows.extent(rows.to_pitch)?)),
+            Self::Meet(ref meet) => meet.writes(),
             _ => None,
         }
     }
@@ -170,6 +175,7 @@ impl State {
                     self.misses(context, *to, "a fill");
                 }
             }
+            Op::Meet(meet) => self.exchange(meet),
             Op::Free { address } => self.freed_by_stream(*address),
         }
     }

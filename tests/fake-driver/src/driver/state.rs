@@ -16,6 +16,7 @@ use super::handle::{Handles, Kind};
 use super::hosts::Hosted;
 use super::log::Log;
 use super::module::{Function, Module};
+use super::nccl::Comms;
 use super::nvrtc::Program;
 use super::pages::Pages;
 use super::rules::Rules;
@@ -53,6 +54,10 @@ pub(super) struct State {
     /// What the run-time compiler has at hand.
     pub(super) programs: BTreeMap<u64, Program>,
     pub(super) programs_made: u64,
+    /// It is used by HIP's names: a thread's context is its device.
+    pub(super) is_hip: bool,
+    /// Communicators of the library of collectives.
+    pub(super) comms: Comms,
     /// The captures that go on, by their ids.
     pub(super) captures: BTreeMap<u64, Capture>,
     pub(super) captures_made: u64,
@@ -232,6 +237,7 @@ impl State {
             events: count(self.events.len()),
             modules: count(self.modules.len()),
             programs: count(self.programs.len()),
+            communicators: count(self.comms.len()),
             graphs: count(self.graphs.len()),
             graph_execs: count(self.execs.len()),
             queued: count(queued),
