@@ -6,6 +6,8 @@ use crate::hip::Hip;
 
 /// RCCL, AMD's library of collectives, loaded: `librccl.so.1`, from where the system looks for libraries. Never run on hardware.
 ///
+/// A stream waits for its rank's part as for a gate, which HIP documents for memory of its own kind alone: try gates out first.
+///
 /// ```
 /// use wakeline_core::ErrorCode;
 /// use wakeline_hip::Rccl;

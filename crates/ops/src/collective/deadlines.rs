@@ -18,8 +18,9 @@ pub(crate) struct Deadlines(Lock<State>);
 struct State {
     /// In the order in which they came, which is that of their ends where their limits are alike.
     due: VecDeque<Due>,
-    /// For when an alarm is set.
+    /// For when an alarm is set, and its number: one that is woken early sets another for the same moment, and is none any more.
     alarm_at: Instant,
+    alarm: u64,
     /// It has failed, and is given up then.
     given_up_at: Option<Instant>,
 }
@@ -48,9 +49,18 @@ impl Due {
     }
 }
 
+impl State {
+    /// The number of the alarm for this moment, with which all before it are none any more.
+    fn next_alarm(&mut self, at: Instant) -> u64 {
+        self.alarm_at = at;
+        self.alarm += 1;
+        self.alarm
+    }
+}
+
 impl Deadlines {
     pub(crate) fn new() -> Self {
-        Self(Lock::new(State { due: VecDeque::new(), alarm_at: Instant::MAX, given_up_at: None }))
+        Self(Lock::new(State { due: VecDeque::new(), alarm_at: Instant::MAX, alarm: 0, given_up_at: None }))
     }
 }
 
@@ -64,7 +74,7 @@ impl<D: Collectives> Shared<D> {
         ticket: &Arc<Ticket>,
     ) {
         let at = self.now() + limit;
-        let (mut over, mut sooner) = (Vec::new(), false);
+        let (mut over, mut alarm) = (Vec::new(), None);
         {
             let mut state = self.deadlines.0.lock();
             while state.due.front().is_some_and(Due::is_over) {
@@ -72,32 +82,32 @@ impl<D: Collectives> Shared<D> {
             }
             state.due.push_back(Due { at, limit, what, rank, ticket: Arc::clone(ticket) });
             if at < state.alarm_at {
-                state.alarm_at = at;
-                sooner = true;
+                alarm = Some(state.next_alarm(at));
             }
         }
         drop(over);
-        if sooner {
-            self.set_alarm(at);
+        if let Some(number) = alarm {
+            self.set_alarm(at, number);
         }
     }
 
-    fn set_alarm(self: &Arc<Self>, at: Instant) {
-        let alarm = Arc::new(Alarm { shared: Arc::downgrade(self), at });
+    fn set_alarm(self: &Arc<Self>, at: Instant, number: u64) {
+        let alarm = Arc::new(Alarm { shared: Arc::downgrade(self), number });
         if let Some((_, runtime)) = self.seats.first() {
             runtime.core().tender.alarm(at, &Waker::from(alarm));
         }
     }
 
-    /// The alarm for this moment has come, or never will: by then nobody is there any more who would tell of that.
-    fn look(self: &Arc<Self>, alarm: Instant, is_gone: bool) {
+    /// The alarm of this number has come, or never will: by then nobody is there any more who would tell of that.
+    fn look(self: &Arc<Self>, number: u64, is_gone: bool) {
         let now = self.now();
         let well = D::well(&self.member);
-        let (mut over, mut missed, mut next, mut gives_up) = (VecDeque::new(), None, Instant::MAX, false);
+        let (mut over, mut missed, mut next) = (VecDeque::new(), None, Instant::MAX);
+        let (alarm, gives_up, failed_before);
         {
             let mut state = self.deadlines.0.lock();
-            // Another was set for a moment before it.
-            if state.alarm_at != alarm {
+            // Another was set in its place, or it has come before.
+            if state.alarm != number {
                 return;
             }
             for due in mem::take(&mut state.due) {
@@ -114,21 +124,23 @@ impl<D: Collectives> Shared<D> {
                 }
                 state.due.push_back(due);
             }
-            state.alarm_at = if is_gone { Instant::MAX } else { next };
-            let failed_before = well.is_err() && is_gone;
-            gives_up |= failed_before || state.given_up_at.is_some_and(|at| at <= now);
+            gives_up = well.is_err() && is_gone || state.given_up_at.is_some_and(|at| at <= now);
+            failed_before = state.given_up_at.is_some();
+            // An alarm that is early comes again.
+            next = state.given_up_at.unwrap_or(next);
+            alarm = state.next_alarm(if is_gone || gives_up { Instant::MAX } else { next });
         }
         drop(over);
         if gives_up {
             D::give_up(&self.member);
-        } else if let Some(cause) = missed.or(well.err()) {
+        } else if let Some(cause) = missed.or(well.err()).filter(|_| !failed_before) {
             self.fail(&cause);
             if is_gone {
                 // Nobody is there who would later.
                 D::give_up(&self.member);
             }
         } else if next < Instant::MAX {
-            self.set_alarm(next);
+            self.set_alarm(next, alarm);
         }
     }
 
@@ -136,15 +148,16 @@ impl<D: Collectives> Shared<D> {
     pub(crate) fn fail(self: &Arc<Self>, cause: &Error) {
         D::abort(&self.member, cause);
         let at = self.now() + Nanos::from_millis(GIVE_UP_MS);
+        let number;
         {
             let mut state = self.deadlines.0.lock();
             if state.given_up_at.is_some() {
                 return;
             }
             state.given_up_at = Some(at);
-            state.alarm_at = at;
+            number = state.next_alarm(at);
         }
-        self.set_alarm(at);
+        self.set_alarm(at, number);
     }
 
     fn now(&self) -> Instant {
@@ -154,13 +167,13 @@ impl<D: Collectives> Shared<D> {
 
 struct Alarm<D: Collectives> {
     shared: Weak<Shared<D>>,
-    at: Instant,
+    number: u64,
 }
 
 impl<D: Collectives> Wake for Alarm<D> {
     fn wake(self: Arc<Self>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.look(self.at, false);
+            shared.look(self.number, false);
         }
     }
 }
@@ -169,7 +182,7 @@ impl<D: Collectives> Drop for Alarm<D> {
     /// Where it was woken, another was set or none is needed, and this finds nothing to do.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.look(self.at, true);
+            shared.look(self.number, true);
         }
     }
 }

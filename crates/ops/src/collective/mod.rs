@@ -115,7 +115,7 @@ pub struct Ranks<D: Collectives> {
 /// One rank: what it does is an operation of its runtime's device. Clones are the same rank.
 ///
 /// A part that is submitted waits, on the device, for the other ranks to come to it, and with it all that its stream has behind it. All ranks come to the parts of a communicator in
-/// one order. Of several communicators on the same devices, have one's operations end before another's are submitted.
+/// one order. For what is enqueued behind it the part is as a gate: where the queue of its stream is full then, that is [`QueueFull`](ErrorCode::QueueFull) and not waited for. Of several communicators on the same devices, have one's operations end before another's are submitted.
 pub struct Rank<D: Collectives> {
     shared: Arc<Shared<D>>,
     seat: usize,

@@ -63,7 +63,7 @@ pub(super) fn group<V: CollectiveVendor>(
 impl Comm {
     pub(super) const NONE: Self = Self(ptr::null_mut());
 
-    const fn is_none(self) -> bool {
+    pub(super) const fn is_none(self) -> bool {
         self.0.is_null()
     }
 

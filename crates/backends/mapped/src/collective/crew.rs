@@ -110,7 +110,12 @@ fn join<V: CollectiveVendor>(
         }
         Ok(())
     })?;
-    wait_for(club, &ranks.iter(), begun)
+    wait_for(club, &ranks.iter(), begun)?;
+    if ranks.iter().any(|rank| rank.comm.is_none()) {
+        let said = "it gave no communicator";
+        return Err(Error::new(ErrorCode::CommunicatorFailed, [&V::NAME, &"ncclCommInitRank", &said]));
+    }
+    Ok(())
 }
 
 /// Waits until the library is through with what it has begun for these ranks, or it has failed.
