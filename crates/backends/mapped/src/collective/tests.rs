@@ -48,7 +48,7 @@ fn numbers() -> Vec<(&'static str, i64)> {
     let mut numbers = vec![
         ("ncclSuccess", SUCCESS.into()),
         ("ncclInProgress", IN_PROGRESS.into()),
-        ("NCCL_UNIQUE_ID_BYTES", UNIQUE_ID_BYTES as i64),
+        ("NCCL_UNIQUE_ID_BYTES", i64::try_from(UNIQUE_ID_BYTES).unwrap()),
         ("NCCL_VERSION(2, 10, 0)", VERSION_LEAST.into()),
     ];
     let called = |number| match number {
@@ -133,8 +133,8 @@ fn real_prototypes_and_numbers_are_those_of_the_header() {
         compiler.arg("-D__HIP_PLATFORM_AMD__=1");
     }
     // Nothing of the library is called: addresses are looked at by their types alone.
-    let compiled = compiler.arg(&source).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let done = compiler.arg(&source).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(Command::new(&program).status().unwrap().success(), "the configuration's numbers");
     std::fs::remove_dir_all(&folder).unwrap();
 }
