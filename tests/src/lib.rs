@@ -28,7 +28,36 @@ pub mod vendor;
 pub mod waits;
 pub mod watching;
 
-/// The README's programs are tests as well.
+/// The programs of the README and of each chapter of the guide are tests as well.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct Readme;
+mod documents {
+    macro_rules! documents {
+        ($($name:ident: $path:literal),* $(,)?) => {$(
+            #[doc = include_str!(concat!("../../", $path))]
+            pub struct $name;
+        )*};
+    }
+
+    documents! {
+        Readme: "README.md",
+        Contributing: "CONTRIBUTING.md",
+        Guide: "guide/README.md",
+        Backend: "guide/backend.md",
+        Benchmarks: "guide/benchmarks.md",
+        Costs: "guide/costs.md",
+        CustomOp: "guide/custom_op.md",
+        Fallbacks: "guide/fallbacks.md",
+        Faults: "guide/faults.md",
+        FromCudaAsync: "guide/from_cuda_async.md",
+        FromCudarc: "guide/from_cudarc.md",
+        FromGpuAsyncReactor: "guide/from_gpu_async_reactor.md",
+        Graphs: "guide/graphs.md",
+        Operations: "guide/operations.md",
+        Plans: "guide/plans.md",
+        Runtimes: "guide/runtimes.md",
+        Tensors: "guide/tensors.md",
+        Tested: "guide/tested.md",
+        Testing: "guide/testing.md",
+        Waiting: "guide/waiting.md",
+    }
+}

@@ -14,7 +14,9 @@ mod instructions;
 mod interop;
 mod loom;
 mod missing;
+mod package;
 mod parks;
+mod picture;
 mod soak;
 mod targets;
 mod tidy;
@@ -50,6 +52,10 @@ enum Task {
     Parks(AllowMissing),
     /// Hold the HIP backend's table of functions against AMD's own library and headers
     Hip(AllowMissing),
+    /// Pack what would be published, and look at what was packed
+    Package(package::Args),
+    /// Draw the picture of the README from the records
+    Picture,
     /// Run many seeded simulated runs
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
@@ -92,6 +98,8 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Targets(args) => targets::run(&args),
         Task::Parks(args) => missing::settle(parks::run(), args.allow_missing).map(drop),
         Task::Hip(args) => missing::settle(hip::run(), args.allow_missing).map(drop),
+        Task::Package(args) => package::run(&args),
+        Task::Picture => picture::run(),
         Task::Soak(args) => soak::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::cmd::Cmd;
-use crate::{deps, hip, instructions, interop, loom, missing, soak, targets, tidy};
+use crate::{deps, hip, instructions, interop, loom, missing, package, soak, targets, tidy};
 
 /// One gate.
 #[derive(Debug)]
@@ -75,6 +75,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("clippy", "no warnings, nothing newer than the minimum Rust version", Group::Lints, clippy),
     Step { is_tests: true, ..step("tests", "the tests pass, those in the docs too", Group::Tests, tests) },
     step("docs", "the docs build without a warning", Group::Docs, docs),
+    step("package", "what would be published is whole", Group::Docs, package),
     step(
         "interop",
         "the packages with other libraries build, and run without a GPU",
@@ -103,6 +104,10 @@ fn clippy() -> Result<()> {
     Cmd::cargo().words("clippy --workspace --all-targets --all-features --locked -- -D warnings").run()?;
     // What the feature `tracing` leaves out, which the workspace's tests turn on.
     Cmd::cargo().words("clippy -p wakeline-std --all-targets --locked -- -D warnings").run()
+}
+
+fn package() -> Result<()> {
+    package::run(&package::Args::default())
 }
 
 fn tests() -> Result<()> {

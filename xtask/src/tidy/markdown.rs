@@ -1,4 +1,4 @@
-//! The parts of our own documents that are read by tidy: marked fenced blocks, and tables.
+//! The parts of our own documents that are read by tidy: marked fenced blocks, tables, and what is outside of blocks.
 
 /// The lines, with their numbers from 1, of the fenced block after the line `<!-- tidy: name -->`.
 /// Empty lines and those that begin with `#` are left out.
@@ -12,6 +12,16 @@ pub(crate) fn marked_block<'t>(text: &'t str, name: &str) -> Option<Vec<(usize, 
     let inside = lines.take_while(|(_, line)| line.trim() != "```");
     let told = inside.filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
     Some(told.map(|(index, line)| (index + 1, line.trim())).collect())
+}
+
+/// The lines outside of fenced blocks, with their numbers from 1.
+pub(crate) fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_fence = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let fence = line.trim_start().starts_with("```");
+        in_fence ^= fence;
+        (!in_fence && !fence).then_some((index + 1, line))
+    })
 }
 
 /// A table: its header's cells and its rows, with their line numbers from 1.

@@ -1,9 +1,13 @@
-//! The documents that a stranger looks for, the commands they start with, and the job that runs the gates.
+//! The documents that a stranger looks for, the commands they start with, the guide's chapters, and the job that runs the gates.
 
 use crate::tidy::finding::{Finding, Rule};
-use crate::tidy::project::Project;
+use crate::tidy::project::{Project, has_extension};
 
-const FILES: &[&str] = &["ARCHITECTURE.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+const FILES: &[&str] =
+    &["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+
+/// Where a chapter of the guide has to be named: its index, and the tests that run its programs.
+const CHAPTERS: &[&str] = &["guide/README.md", "tests/src/lib.rs"];
 
 /// What must stand in which file, by which rule.
 const CONTENTS: &[(&str, Rule, &str)] = &[
@@ -29,6 +33,21 @@ pub(crate) fn check(project: &Project) -> Vec<Finding> {
                 format!("`{what}` is missing"),
                 "it is what people start with: add it",
             ));
+        }
+    }
+    for chapter in project.files.keys().filter_map(|path| path.strip_prefix("guide/")) {
+        if !has_extension(chapter, "md") || chapter == "README.md" {
+            continue;
+        }
+        for place in CHAPTERS {
+            if !project.files.get(*place).is_some_and(|text| text.contains(chapter)) {
+                findings.push(Finding::file(
+                    place,
+                    Rule::Docs,
+                    format!("the chapter `guide/{chapter}` is not named"),
+                    "add a line for it: readers find it there, and its programs are run from there",
+                ));
+            }
         }
     }
     findings
@@ -57,10 +76,32 @@ mod tests {
             [
                 "ARCHITECTURE.md: the file is missing",
                 "CHANGELOG.md: the file is missing",
+                "CONTRIBUTING.md: the file is missing",
                 "LICENSE-APACHE: the file is missing",
                 "LICENSE-MIT: the file is missing",
                 "README.md: `cargo test --workspace` is missing",
                 ".ci/run: `cargo test --workspace` is missing",
+            ]
+        );
+    }
+
+    #[test]
+    fn chapters_that_are_in_no_index_or_are_not_run_are_found() {
+        let project = Project::planted(&[
+            ("guide/README.md", "[a](a.md)\n"),
+            ("guide/a.md", ""),
+            ("guide/b.md", ""),
+            ("guide/c.svg", ""),
+            ("tests/src/lib.rs", "B: \"guide/b.md\",\n"),
+        ]);
+        let said = check(&project);
+        let said = said.iter().filter(|finding| finding.wrong.contains("chapter"));
+        let said: Vec<String> = said.map(|finding| format!("{}: {}", finding.path, finding.wrong)).collect();
+        assert_eq!(
+            said,
+            [
+                "tests/src/lib.rs: the chapter `guide/a.md` is not named",
+                "guide/README.md: the chapter `guide/b.md` is not named",
             ]
         );
     }

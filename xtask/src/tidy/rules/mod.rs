@@ -5,6 +5,7 @@ pub(crate) mod docs;
 pub(crate) mod error_codes;
 pub(crate) mod files;
 pub(crate) mod knows;
+pub(crate) mod links;
 pub(crate) mod table;
 pub(crate) mod unsafe_code;
 pub(crate) mod words;
@@ -22,6 +23,7 @@ pub(crate) const ALL: &[fn(&Project) -> Vec<Finding>] = &[
     error_codes::check,
     files::check,
     knows::check,
+    links::check,
     table::check,
     unsafe_code::check,
     words::check,
