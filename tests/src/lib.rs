@@ -44,6 +44,7 @@ mod documents {
         Guide: "guide/README.md",
         Backend: "guide/backend.md",
         Benchmarks: "guide/benchmarks.md",
+        Collectives: "guide/collectives.md",
         Costs: "guide/costs.md",
         CustomOp: "guide/custom_op.md",
         Fallbacks: "guide/fallbacks.md",
