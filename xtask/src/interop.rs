@@ -10,7 +10,7 @@ use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
 /// Each by its folder.
-pub(crate) const PACKAGES: &[&str] = &["examples/cudarc_interop", "benches/peers"];
+pub(crate) const PACKAGES: &[&str] = &["examples/cudarc_interop", "examples/http_serve", "benches/peers"];
 
 /// Where they are built: apart from the workspace, whose stand-in library has the same name.
 ///
