@@ -1,7 +1,7 @@
 //! What the waiting costs: CPU time of the watcher's threads, and of the polls in which tasks wait.
 //!
 //! Both together are all that wakeline spends to know when a batch is done. The threads' also holds the batching windows, whose times the watcher keeps. Not in it is what
-//! submits a batch, which is the first poll of its operation; nor the simulated device's own thread, which is what a GPU would do.
+//! submits a batch, which is the first poll of its operation (and watches, for 20 us at most, where the batch is expected to be that short); nor the simulated device's own thread, which is what a GPU would do.
 
 use std::fs;
 use std::future::{Future, poll_fn};

@@ -52,7 +52,9 @@ struct Answer {
 /// All routes.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let nothing = || async { said(StatusCode::NOT_FOUND, "no_such_page", "there is nothing here; see /") };
-    let other = || async { said(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", "it is asked otherwise") };
+    let other = || async {
+        said(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", "this is asked by another method")
+    };
     Router::new()
         .route("/infer", post(infer))
         .route("/healthz", get(health))
