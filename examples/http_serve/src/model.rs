@@ -24,6 +24,9 @@ pub const INPUTS: usize = WEIGHTS[0] as usize;
 /// How many numbers its result has.
 pub const OUTPUTS: usize = WEIGHTS[1] as usize;
 
+/// How long the weights may take to the device.
+const START_MS_MAX: u64 = 10_000;
+
 kernel! {
     /// `c = a * b`, of `m` by `k` and `k` by `n` numbers, row by row.
     pub struct Matmul(out c: [f32], in a: [f32], in b: [f32], m: u32, k: u32, n: u32)
@@ -80,7 +83,7 @@ pub struct OnDevice<D: Launch> {
 }
 
 impl<D: Launch> OnDevice<D> {
-    /// Sends the weights there. A batch that takes longer than `hung` is awaited no longer; the waiting of tasks goes to `meter`.
+    /// Sends the weights there, within 10 s. A batch that takes longer than `hung` is awaited no longer; the waiting of tasks goes to `meter`.
     ///
     /// # Errors
     ///
@@ -91,7 +94,8 @@ impl<D: Launch> OnDevice<D> {
         hung: Nanos,
         meter: Arc<Meter>,
     ) -> Result<Self, Error> {
-        let weights = Tensor::from_host(weights()).on(&runtime).timeout(hung).await?;
+        let start = Nanos::from_millis(START_MS_MAX);
+        let weights = Tensor::from_host(weights()).on(&runtime).timeout(start).await?;
         Ok(Self { runtime, matmul, weights: Arc::new(weights), hung, meter })
     }
 

@@ -36,13 +36,13 @@ fn each_request_gets_its_own_numbers() {
 
 #[test]
 fn requests_of_a_window_are_one_batch() {
-    // A window that is over only where a batch is full: how fast this machine is does not matter.
+    // A window as long as it may be, so that batches are full before it is over.
     let server = Server::start("--step-us 500 --batch-max 8 --window-us 1000000 --deadline-ms 60000");
     let replies = server.infer_many(32);
     let full = replies.iter().filter(|reply| reply.json()["batch"] == 8).count();
     let batches = server.stats()["batches"].as_u64().unwrap();
     assert_eq!(statuses(&replies), [(200, 32)].into());
-    // All of them, unless it takes more than a second to open 8 connections.
+    // All of them are, unless this machine takes more than a second for 8 connections.
     assert!(full >= 16 && batches <= 12, "{full} in full batches, {batches} batches");
     // Nobody else comes: the end of the window ends the wait, and not the deadline.
     let start = Instant::now();
@@ -166,7 +166,7 @@ fn a_fault_is_told_to_all_and_the_server_is_no_longer_healthy() {
 
 #[test]
 fn a_device_that_hangs_is_a_fault() {
-    let server = Server::start("--step-us 60000000 --hung-ms 100 --deadline-ms 60000 --grace-ms 100");
+    let server = Server::start("--step-us 60000000 --hung-ms 100 --deadline-ms 60000 --grace-ms 1000");
     let reply = server.infer(&body(&input(0)));
     assert_eq!(reply.status, 500, "{reply:?}");
     assert_eq!(server.get("/healthz").status, 503);
