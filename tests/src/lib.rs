@@ -11,6 +11,7 @@
 //! | `rig.rs` | a driver to test on: the stand-in, or the machine's own |
 //! | `vendor.rs` | what tests have to know of whose driver it is |
 //! | `ops_rig.rs` | a device of operations to test on: the simulated one, CUDA on the stand-in, CUDA on a GPU |
+//! | `machine_rig.rs` | several devices to test on |
 //! | `kernels.rs` | typed kernels that every device has |
 //! | `bin/soak.rs` | runs many seeds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
@@ -20,6 +21,7 @@
 pub mod conform;
 pub mod crowds;
 pub mod kernels;
+pub mod machine_rig;
 pub mod metal;
 pub mod ops_rig;
 pub mod probe;

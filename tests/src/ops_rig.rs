@@ -172,6 +172,20 @@ impl<D: port::Launch, T> std::fmt::Debug for Busy<D, T> {
     }
 }
 
+/// A kernel of the simulated device that multiplies numbers and adds to them.
+pub(crate) fn sim_affine() -> SimKernel {
+    SimKernel::new(Nanos::from_micros(5), |args| {
+        let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap();
+        let (count, factor, addend) = (args.word(1), low(args.word(2)), low(args.word(3)));
+        let bytes = args.bytes_mut(0);
+        assert_eq!(bytes.len() as u64, count * 4);
+        for number in bytes.chunks_exact_mut(4) {
+            let before = u32::from_ne_bytes((&*number).try_into().unwrap());
+            number.copy_from_slice(&before.wrapping_mul(factor).wrapping_add(addend).to_ne_bytes());
+        }
+    })
+}
+
 /// The simulated device in real time.
 #[derive(Debug)]
 pub struct SimRig {
@@ -219,16 +233,7 @@ impl OpsRig for SimRig {
     }
 
     fn affines(&self) -> SimKernel {
-        SimKernel::new(Nanos::from_micros(5), |args| {
-            let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap();
-            let (count, factor, addend) = (args.word(1), low(args.word(2)), low(args.word(3)));
-            let bytes = args.bytes_mut(0);
-            assert_eq!(bytes.len() as u64, count * 4);
-            for number in bytes.chunks_exact_mut(4) {
-                let before = u32::from_ne_bytes((&*number).try_into().unwrap());
-                number.copy_from_slice(&before.wrapping_mul(factor).wrapping_add(addend).to_ne_bytes());
-            }
-        })
+        sim_affine()
     }
 
     fn saxpy(&self) -> Saxpy<RealDevice> {

@@ -170,6 +170,10 @@ codes! {
     0x0040 CommunicatorFailed "{}: the communicator has failed by {}: {}; make another with the ranks that are there",
     /// Ranks did not all come, or not all end, in time; the communicator is aborted. Arguments: what was waited for, how long.
     0x0041 RankMissing "{} did not end within {}: a rank has not come, or is gone; the communicator is aborted, so make another with the ranks that are there",
+    /// Devices of one machine that are not of one driver. Arguments: the number of the one, the number of the other.
+    0x0042 DevicesApart "device {} of a machine has another driver than device {}, so that neither can wait for the other: load the driver once, or have a machine for each",
+    /// No device of a machine takes operations. Arguments: how many there are, the last fault.
+    0x0043 DevicesOut "none of the {} device(s) of the machine takes operations any more: {}",
 }
 
 impl ErrorCode {

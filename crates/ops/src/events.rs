@@ -115,16 +115,15 @@ impl<D: Device> Events<D> {
         self.numbers.lock().end(place)
     }
 
-    /// Has `stream`, another one, wait for a place of `own`.
+    /// Has `stream`, another one and of another device maybe, wait for a place of `own`: recorded by the device whose stream that is, waited for by the other.
     pub(crate) fn wait(
         &self,
-        device: &D,
-        own: &D::Stream,
-        stream: &D::Stream,
+        (own_device, own): (&D, &D::Stream),
+        (device, stream): (&D, &D::Stream),
         place: Place,
     ) -> Result<(), Error> {
         let Some(slot) = self.slot(place) else { return Ok(()) };
-        match slot.record(device, own)?.as_ref() {
+        match slot.record(own_device, own)?.as_ref() {
             Some(event) => device.wait(stream, event),
             None => Ok(()),
         }

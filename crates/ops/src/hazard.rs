@@ -27,6 +27,7 @@ use wakeline_core::{Error, ErrorCode};
 
 use crate::counts::Counters;
 use crate::events::Place;
+use crate::machine::Doubts;
 use crate::port::{Device, Memory, Promise};
 use crate::runtime::Core;
 use crate::stream::Stream;
@@ -91,6 +92,8 @@ pub(crate) struct Uses<D: Device> {
     read: Vec<Use<D>>,
     /// The number of the last submission that keeps the buffer: it need not do so twice.
     kept_by: u64,
+    /// Devices that what is in it came from, where those may not have been well.
+    doubts: Doubts,
 }
 
 /// Keeps its stream until another use has taken its place.
@@ -209,7 +212,7 @@ impl<D: Memory> Storage<D> {
         stream.enqueued(place);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let written = Some(Use { stream: stream.clone(), place });
-        let uses = Uses { written, read: Vec::new(), kept_by: submission.number };
+        let uses = Uses { written, read: Vec::new(), kept_by: submission.number, doubts: None };
         let storage = Arc::new(Self { buffer, len_bytes, origin, stream, number, uses: Lock::new(uses) });
         submission.retain_shared(&storage);
         Ok(storage)
@@ -284,7 +287,7 @@ impl<D: Memory> fmt::Debug for Touch<'_, D> {
 
 impl<D: Device> Uses<D> {
     pub(crate) const fn new() -> Self {
-        Self { written: None, read: Vec::new(), kept_by: NOBODY }
+        Self { written: None, read: Vec::new(), kept_by: NOBODY, doubts: None }
     }
 
     /// What the use has to wait for in this stream.
@@ -448,7 +451,10 @@ impl<D: Memory> Submission<D> {
         };
         // What it waits for by now. Of two places of one stream the higher may end before the other: it was opened later, by another thread or in a branch.
         let mut waited: Few<(u64, u64)> = Few::new();
-        for ((uses, wants), Item { keeps, .. }) in locked.iter_mut().zip(items) {
+        for ((uses, wants), Item { keeps, .. }) in locked.iter_mut().zip(items.clone()) {
+            if uses.doubts.is_some() {
+                self.shares(&mut uses.doubts)?;
+            }
             let Wants::Use { writes } = *wants else { continue };
             // Before anything is enqueued: whatever happens from here on, the buffers stay until this submission's work is done.
             if let Some(storage) = keeps
@@ -476,7 +482,32 @@ impl<D: Memory> Submission<D> {
                 uses.note(&self.stream, place, writes);
             }
         }
+        if self.verdicts.is_some() {
+            let written = locked.iter_mut().zip(items).filter(|(_, item)| item.writes);
+            self.hands_on(written.map(|((uses, _), _)| &mut uses.doubts));
+        }
         Ok(true)
+    }
+
+    /// As [`touch`](Self::touch) of two, of which the one that is read may be memory of another device of the same machine.
+    pub(crate) fn touch_from(
+        &mut self,
+        from: &Arc<Storage<D>>,
+        to: &Arc<Storage<D>>,
+        enqueue: impl FnOnce(&D, &D::Stream) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.touched.set(true);
+        // By which number it is kept only its own device's submissions know.
+        self.retain_shared(from);
+        let mut items = [
+            Item { uses: &from.uses, writes: false, keeps: None },
+            Item { uses: &to.uses, writes: true, keeps: Some(to) },
+        ];
+        if from.number > to.number {
+            items.reverse();
+        }
+        let items = items.into_iter();
+        self.in_order::<[(MutexGuard<'_, Uses<D>>, Wants); 2], [Use<D>; 8]>(items, || true, enqueue).map(drop)
     }
 }
 
@@ -501,6 +532,11 @@ impl<D: Memory> Storage<D> {
 
     pub(crate) const fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whose memory it is.
+    pub(crate) fn core(&self) -> &Arc<Core<D>> {
+        self.stream.core()
     }
 
     /// Whether it is memory of these runtimes.

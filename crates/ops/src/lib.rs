@@ -16,6 +16,7 @@
 //! | to write one | [`DeviceOp::execute`], [`Submission`], [`device_op!`] |
 //! | to choose streams | [`StreamPoolRoundRobin`], [`SingleStream`], [`LeastLoaded`], [`ByPriority`], [`Runtime::scheduled`], [`Stream`], [`guide::policies`] |
 //! | several devices that compute together | [`Ranks`], [`Rank`] |
+//! | several devices | [`Machine`], [`Placement`], [`Submission::copy_across`] |
 //! | memory, kernels | the tensors of `wakeline-tensor` |
 //! | to build on memory yourself | [`Storage`], [`Touch`], [`Submission::touch`] |
 //! | to bring a device | [`port`] |
@@ -74,6 +75,7 @@ mod lock;
 #[cfg(loom)]
 #[cfg(test)]
 mod loom_tests;
+mod machine;
 mod map;
 #[cfg(doctest)]
 mod must_not_compile;
@@ -117,6 +119,10 @@ pub use hazard::{Foreign, Storage, Touch};
 pub use into_op::{Gives, Giving, IntoDeviceOp, OfDevice};
 pub use join::{JOIN_MAX, JoinAll};
 pub use lanes::Loads;
+pub use machine::{
+    ByKey, DEVICES_MAX, DeviceLoads, InTurn, LeastBusy, Machine, Placement, Retry, STAGE_BYTES, STAGES_MAX,
+    Site, Spread, TRIES_MAX,
+};
 pub use map::{Arrival, FirstOf, InArc, LastOf, Map, MapHost};
 pub use op::DeviceOp;
 pub use point::{OpLine, OpPoint};

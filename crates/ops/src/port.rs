@@ -8,6 +8,7 @@
 //! | [`Launch`] | kernels |
 //! | [`HostKernels`] | kernels that are functions of the host, where the device is simulated |
 //! | [`Graphs`] | work that is captured once and launched again and again |
+//! | [`Peers`] | copies between devices, and streams of one that wait for another |
 //! | [`Gates`] | words that streams wait for, until the host opens them |
 //! | [`Collectives`] | what several devices compute together |
 //!
@@ -24,13 +25,14 @@
 mod collectives;
 mod graphs;
 mod host;
+mod peers;
 mod shape;
-
 use wakeline_core::{CompletionPort, Error, LineRef};
 
 pub use collectives::*;
 pub use graphs::{Graphs, Node, NodeKind};
 pub use host::{HostArgs, HostKernels};
+pub use peers::{Link, Peers};
 pub use shape::{Shape, ShapeLimits};
 
 /// How urgent the work of a stream is.
@@ -103,7 +105,7 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     /// Has what is enqueued in `stream` from now on wait, on the device, for `event` as it was recorded last.
     ///
-    /// The caller MUST have recorded it. The host MUST NOT wait.
+    /// The caller MUST have recorded it: in a stream of this device, or of one [beside](Peers::beside) it. The host MUST NOT wait.
     ///
     /// # Errors
     ///

@@ -16,6 +16,7 @@ use crate::flight::{Fleet, Handle};
 use crate::interest::Interests;
 use crate::lane::Permit;
 use crate::lanes::{Branched, Lanes, Loads, Places, Streams};
+use crate::machine::Kin;
 use crate::point::OpPoint;
 use crate::policy::{STREAMS_MAX, SchedulingPolicy};
 use crate::port::{Device, Priority};
@@ -64,7 +65,10 @@ pub(crate) struct Core<D: Device> {
     pub(crate) spin: Nanos,
     pub(crate) tender: Box<dyn Tender<OpPoint<D::Point>>>,
     pub(crate) interests: Arc<Interests<D>>,
+    /// Those of all devices of its machine: streams of one may be behind gates of another.
     pub(crate) gates: Arc<ClosedGates>,
+    /// Its number in its machine.
+    pub(crate) number: usize,
 }
 
 /// [`Tend`] for flights, as an object: the type of who tends is no part of a runtime's.
@@ -114,6 +118,40 @@ impl<P: CompletionPort, T: Tend<P> + Send + Sync> Tender<P> for T {
     }
 }
 
+impl<D: Device> Core<D> {
+    fn new<T>(
+        device: D,
+        tender: T,
+        config: RuntimeConfig,
+        (gates, number): (Arc<ClosedGates>, usize),
+    ) -> Arc<Self>
+    where
+        T: Tend<OpPoint<D::Point>> + Send + Sync + 'static,
+    {
+        let watches_words = matches!(config.plan.mode(), Mode::Flag { .. });
+        let trusts = watches_words && config.plan.authority() == Authority::Word;
+        let by_word = watches_words && config.completion == Completion::Word;
+        let spin = Nanos::from_micros(config.spin_us.into());
+        let tender = Box::new(tender);
+        Arc::new_cyclic(|core: &Weak<Self>| {
+            let (fleet, interests) = (Fleet::new(), Interests::new(Weak::clone(core)));
+            Self {
+                device,
+                fleet,
+                config,
+                watches_words,
+                trusts,
+                by_word,
+                spin,
+                tender,
+                interests,
+                gates,
+                number,
+            }
+        })
+    }
+}
+
 impl<D: Device> Runtime<D> {
     /// A runtime of this device with the streams that `policy` needs, whose points are waited for by [`PLAN`](crate::PLAN).
     ///
@@ -159,17 +197,23 @@ impl<D: Device> Runtime<D> {
     where
         T: Tend<OpPoint<D::Point>> + Send + Sync + 'static,
     {
-        let watches_words = matches!(config.plan.mode(), Mode::Flag { .. });
-        let trusts = watches_words && config.plan.authority() == Authority::Word;
-        let by_word = watches_words && config.completion == Completion::Word;
-        let spin = Nanos::from_micros(config.spin_us.into());
-        let core = |core: &Weak<Core<D>>| {
-            let (fleet, interests) = (Fleet::new(), Interests::new(Weak::clone(core)));
-            let tender = Box::new(tender);
-            let gates = Arc::new(ClosedGates::new());
-            Core { device, fleet, config, watches_words, trusts, by_word, spin, tender, interests, gates }
-        };
-        Self::of(Arc::new_cyclic(core), policy)
+        Self::of(Core::new(device, tender, config, (Arc::new(ClosedGates::new()), 0)), policy, None)
+    }
+
+    /// A runtime of one device of a machine.
+    pub(crate) fn of_machine<T>(
+        device: D,
+        policy: &impl SchedulingPolicy,
+        tender: T,
+        config: RuntimeConfig,
+        (gates, number): (&Arc<ClosedGates>, usize),
+        kin: &Arc<Kin<D>>,
+    ) -> Result<Self, Error>
+    where
+        T: Tend<OpPoint<D::Point>> + Send + Sync + 'static,
+    {
+        let core = Core::new(device, tender, config, (Arc::clone(gates), number));
+        Self::of(core, policy, Some(kin))
     }
 
     /// The same device with another policy and streams of its own: hand it to [`DeviceOp::on`](crate::DeviceOp::on) for one
@@ -179,14 +223,24 @@ impl<D: Device> Runtime<D> {
     ///
     /// As [`new`](Self::new).
     pub fn with_policy(&self, policy: &impl SchedulingPolicy) -> Result<Self, Error> {
-        Self::of(Arc::clone(&self.inner.core), policy)
+        Self::of(Arc::clone(&self.inner.core), policy, self.kin())
     }
 
-    fn of(core: Arc<Core<D>>, policy: &impl SchedulingPolicy) -> Result<Self, Error> {
+    /// What the devices of its machine share: its streams have it.
+    fn kin(&self) -> Option<&Arc<Kin<D>>> {
+        self.inner.streams.first()?.kin()
+    }
+
+    fn of(
+        core: Arc<Core<D>>,
+        policy: &impl SchedulingPolicy,
+        kin: Option<&Arc<Kin<D>>>,
+    ) -> Result<Self, Error> {
         let policy = policy.clone();
         let streams = within("streams", policy.streams(), 1, STREAMS_MAX)?;
-        let with_priority =
-            |number| Ok((Stream::new(&core, policy.priority(number))?, policy.priority(number)));
+        let with_priority = |number| {
+            Ok((Stream::new(&core, policy.priority(number), kin.cloned())?, policy.priority(number)))
+        };
         let made: Result<Vec<_>, Error> = (0..streams).map(with_priority).collect();
         let made = made?;
         let lanes = made.iter().map(|(stream, priority)| (Arc::clone(stream.lane()), *priority));
@@ -229,7 +283,7 @@ impl<D: Device> Runtime<D> {
     ///
     /// What the device says where it has none.
     pub fn stream(&self, priority: Priority) -> Result<Stream<D>, Error> {
-        Stream::new(&self.inner.core, priority)
+        Stream::new(&self.inner.core, priority, self.kin().cloned())
     }
 
     /// The device.
@@ -271,6 +325,19 @@ impl<D: Device> Runtime<D> {
         // Most policies count so far and no further.
         let number = if number < streams.len() { number } else { number % streams.len().max(1) };
         streams.get(number).cloned().ok_or_else(|| Error::new(ErrorCode::NoRuntime, []))
+    }
+
+    /// How many operations are in flight in its streams, and how long until all in them have ended, added up.
+    pub(crate) fn pressure(&self, now: Instant) -> (usize, Nanos) {
+        let lanes = self.inner.lanes.iter();
+        lanes.fold((0, Nanos::ZERO), |(flying, left), (lane, _)| {
+            (flying + lane.in_flight(), left + lane.residual(now))
+        })
+    }
+
+    /// How many streams it has.
+    pub(crate) fn streams(&self) -> usize {
+        self.inner.streams.len()
     }
 
     /// What `policy` says, of streams that have so many branches of an operation each.

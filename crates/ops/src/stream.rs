@@ -8,6 +8,7 @@ use wakeline_core::Error;
 
 use crate::events::{Closed, Events, Place};
 use crate::lane::Lane;
+use crate::machine::Kin;
 use crate::point::HostWord;
 use crate::port::{Device, Graphs, Priority};
 use crate::runtime::Core;
@@ -55,11 +56,17 @@ struct Inner<D: Device> {
     lane: Arc<Lane>,
     host_word: HostWord,
     events: Events<D>,
+    /// What the devices of its machine share, where it is of one.
+    kin: Option<Arc<Kin<D>>>,
 }
 
 impl<D: Device> Stream<D> {
-    pub(crate) fn new(core: &Arc<Core<D>>, priority: Priority) -> Result<Self, Error> {
-        Ok(Self::made(core, core.device.stream(priority)?, priority))
+    pub(crate) fn new(
+        core: &Arc<Core<D>>,
+        priority: Priority,
+        kin: Option<Arc<Kin<D>>>,
+    ) -> Result<Self, Error> {
+        Ok(Self::made(core, core.device.stream(priority)?, priority, kin))
     }
 
     /// One that is captured, or joins a capture.
@@ -67,16 +74,16 @@ impl<D: Device> Stream<D> {
     where
         D: Graphs,
     {
-        Ok(Self::made(core, core.device.capture_stream(priority)?, priority))
+        Ok(Self::made(core, core.device.capture_stream(priority)?, priority, None))
     }
 
-    fn made(core: &Arc<Core<D>>, raw: D::Stream, priority: Priority) -> Self {
+    fn made(core: &Arc<Core<D>>, raw: D::Stream, priority: Priority, kin: Option<Arc<Kin<D>>>) -> Self {
         // Only their being different counts.
         static IDS: AtomicU64 = AtomicU64::new(0);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let (core, lane) = (Arc::clone(core), Lane::new());
         let (host_word, events) = (HostWord::new(), Events::new());
-        Self { inner: Arc::new(Inner { core, raw, id, priority, lane, host_word, events }) }
+        Self { inner: Arc::new(Inner { core, raw, id, priority, lane, host_word, events, kin }) }
     }
 
     /// The device it belongs to.
@@ -96,6 +103,11 @@ impl<D: Device> Stream<D> {
 
     pub(crate) fn core(&self) -> &Arc<Core<D>> {
         &self.inner.core
+    }
+
+    /// What the devices of its machine share.
+    pub(crate) fn kin(&self) -> Option<&Arc<Kin<D>>> {
+        self.inner.kin.as_ref()
     }
 
     /// A number of its own among all streams of this process, whatever their runtimes.
@@ -139,7 +151,8 @@ impl<D: Device> Stream<D> {
             return Ok(false);
         }
         self.lane().inherit_gates(other.lane());
-        other.inner.events.wait(self.device(), other.raw(), self.raw(), place)?;
+        let own = (other.device(), other.raw());
+        other.inner.events.wait(own, (self.device(), self.raw()), place)?;
         Ok(true)
     }
 

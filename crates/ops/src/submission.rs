@@ -10,6 +10,7 @@ use crate::counts::Counters;
 use crate::events::Place;
 use crate::graph::Recording;
 use crate::lane::Permit;
+use crate::machine::Settled;
 use crate::op::DeviceOp;
 use crate::owner::{Owner, Owners};
 use crate::port::Device;
@@ -50,6 +51,11 @@ pub struct Submission<D: Device> {
 /// What somebody has to say of work that is done.
 pub(crate) trait Verdict: Send + Sync {
     fn verdict(&self) -> Result<(), Error>;
+
+    /// Of one that doubts what another device has brought: what that has come to, and a name of the device.
+    fn doubt(&self) -> Option<(&Settled, *const ())> {
+        None
+    }
 }
 
 /// Those who have one, the last first. A word where there is none, as nearly always.
@@ -58,6 +64,11 @@ pub(crate) type Verdicts = Option<Box<Told>>;
 pub(crate) struct Told {
     by: Arc<dyn Verdict>,
     before: Verdicts,
+}
+
+/// All of them, the last first.
+pub(crate) fn all(verdicts: &Verdicts) -> impl Iterator<Item = &Arc<dyn Verdict>> {
+    core::iter::successors(verdicts.as_deref(), |told| told.before.as_deref()).map(|told| &told.by)
 }
 
 /// What all of them say.
@@ -211,6 +222,11 @@ impl<D: Device> Submission<D> {
     /// Lets `by`, a gate, have a say in the result.
     pub(crate) fn hear(&mut self, by: Arc<dyn Verdict>) {
         self.held = true;
+        self.judge_by(by);
+    }
+
+    /// The same for whoever does not hold it up.
+    pub(crate) fn judge_by(&mut self, by: Arc<dyn Verdict>) {
         let before = self.verdicts.take();
         self.verdicts = Some(Box::new(Told { by, before }));
     }

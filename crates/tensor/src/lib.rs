@@ -11,6 +11,7 @@
 //! | to send and fetch them as fast as the bus | [`PinnedBuffer`], with [`Tensor::overwrite_from`] and [`Tensor::fetch_into`] |
 //! | many numbers, with little pinned memory | [`Tensor::send_in_chunks`], [`Tensor::fetch_in_chunks`] |
 //! | to copy it | [`Tensor::dup`], [`Tensor::copy_to`], [`Tensor::copy_into`] |
+//! | a copy of it on another device | [`Tensor::to_device`], [`Tensor::send_to`] |
 //! | to write a part of it, in place | [`Tensor::view_mut`] |
 //! | another shape, parts of it | [`Tensor::reshape`], [`Tensor::slice`], [`Tensor::select`], [`Tensor::permute`] |
 //! | one of memory that another library has allocated | [`Tensor::from_foreign`], [`Tensor::give_back`] |
@@ -41,6 +42,7 @@
 //! 4. A shape whose bytes cannot be counted makes no tensor; nothing here overflows.
 //! 5. No backend, thread, driver or environment is known here.
 
+mod across;
 mod block;
 mod chunks;
 mod collective;
@@ -65,6 +67,7 @@ pub mod typed;
 mod view;
 mod view_mut;
 
+pub use across::{SendTo, ToDevice};
 pub use block::Span;
 pub use chunks::{CHUNK_BYTES, CHUNKS_AT_A_TIME};
 pub use collective::CollectiveElement;

@@ -45,4 +45,4 @@ pub use fake::{Fake, thread_id};
 pub use locate::FakeError;
 pub use status::Status;
 pub use twins::{cuda_name, hip_name};
-pub use wire::{Act, Call, FaultEnds, HipNodes, Live, Options, Rule, RuleId};
+pub use wire::{Act, Call, FaultEnds, HipNodes, Live, Options, PeerAccess, Rule, RuleId};

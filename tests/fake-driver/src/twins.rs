@@ -2,6 +2,8 @@
 
 /// HIP's name, and CUDA's for the same: several where CUDA has several.
 const TWINS: &[(&str, &str)] = &[
+    ("hipDeviceCanAccessPeer", "cuDeviceCanAccessPeer"),
+    ("hipDeviceEnablePeerAccess", "cuCtxEnablePeerAccess"),
     ("hipDeviceGet", "cuDeviceGet"),
     ("hipDeviceGetAttribute", "cuDeviceGetAttribute"),
     ("hipDeviceGetDefaultMemPool", "cuDeviceGetDefaultMemPool"),
@@ -39,12 +41,14 @@ const TWINS: &[(&str, &str)] = &[
     ("hipMalloc", "cuMemAlloc"),
     ("hipMallocAsync", "cuMemAllocAsync"),
     ("hipMemPoolGetAttribute", "cuMemPoolGetAttribute"),
+    ("hipMemPoolSetAccess", "cuMemPoolSetAccess"),
     ("hipMemPoolSetAttribute", "cuMemPoolSetAttribute"),
     ("hipMemPoolTrimTo", "cuMemPoolTrimTo"),
     ("hipMemcpy2DAsync", "cuMemcpy2DAsync"),
     ("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"),
     ("hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync"),
     ("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync"),
+    ("hipMemcpyPeerAsync", "cuMemcpyPeerAsync"),
     ("hipMemsetD16Async", "cuMemsetD16Async"),
     ("hipMemsetD32Async", "cuMemsetD32Async"),
     ("hipMemsetD8Async", "cuMemsetD8Async"),

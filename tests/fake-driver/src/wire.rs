@@ -32,6 +32,8 @@ pub struct Options {
     pub fault_delay_us: u64,
     /// What a fault ends. [`FaultEnds::Process`].
     pub fault_ends: FaultEnds,
+    /// Whether devices can be let reach each other's memory. [`PeerAccess::Granted`].
+    pub peer_access: PeerAccess,
     /// From the end of what is before a store to the moment it lands. 1,400.
     pub store_lag_ns: u64,
     /// How long a stream's query says "not ready" after all is done. 2,400.
@@ -60,10 +62,19 @@ pub struct Options {
     pub log_len_max: usize,
 }
 
+/// Whether devices can be let reach each other's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerAccess {
+    /// Each the others'.
+    Granted,
+    /// None any other's.
+    Refused,
+}
+
 /// What a kernel's fault ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FaultEnds {
-    /// Its own context.
+    /// Its own context. Streams of others that wait for an event of it go on once it is told.
     Context,
     /// Every context of the process, on all devices, and no other can be made.
     Process,
@@ -91,6 +102,7 @@ impl Default for Options {
             deinitialized: false,
             fault_delay_us: 340_000,
             fault_ends: FaultEnds::Process,
+            peer_access: PeerAccess::Granted,
             store_lag_ns: 1_400,
             status_lag_ns: 2_400,
             queue_depth: 1_024,

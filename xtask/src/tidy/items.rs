@@ -121,7 +121,7 @@ impl Item {
             && (attributes.iter().any(|attribute| is_test(&path(attribute))) || self.is_driver_test())
     }
 
-    /// Whether it is one of the tests that `driver_tests!` or `device_tests!` lists: the compiler warns of one that they do not list.
+    /// Whether it is one of the tests that `driver_tests!`, `device_tests!` or `machine_tests!` lists: the compiler warns of one that they do not list.
     fn is_driver_test(&self) -> bool {
         let words = self.bare_head().split_whitespace().collect::<Vec<_>>().join(" ");
         let head = words.replace("( ", "(").replace(", )", ")");
@@ -138,6 +138,9 @@ impl Item {
             "<R: GraphRig>(rig: &R)",
             "<R: RanksRig>(rig: &R)",
             "<V: Vendor + CollectiveVendor>(rig: &VendorRanks<V>)",
+            "<R: MachineRig>(rig: &R)",
+            "<D: Several>(rig: &VendorMachine<D>)",
+            "<D: Several>(_: &VendorMachine<D>)",
         ];
         ["fn ", "pub(crate) fn "].iter().any(|begin| head.starts_with(begin))
             && takes.iter().any(|end| head.ends_with(end))

@@ -55,5 +55,8 @@ bitflags! {
         const GRAPH_CHANGES = 1 << 16;
         /// The kernels of graphs tell what they are called: `cuFuncGetName`.
         const GRAPH_NODES = 1 << 17;
+        /// Devices can be let reach each other's memory, and copy it: `cuDeviceCanAccessPeer`, `cuCtxEnablePeerAccess`, `cuMemcpyPeerAsync`, `cuMemPoolSetAccess`. The driver may
+        /// still refuse two devices.
+        const PEERS = 1 << 20;
     }
 }

@@ -65,6 +65,8 @@ pub mod kernels;
 mod load;
 #[cfg(feature = "ops")]
 mod ops;
+#[cfg(feature = "ops")]
+mod peers;
 #[cfg(all(feature = "cudarc", feature = "ops"))]
 mod slices;
 mod sys;

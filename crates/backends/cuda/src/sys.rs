@@ -66,6 +66,8 @@ pub(crate) const CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: CUresult = 910;
 pub(crate) const CUDA_ERROR_LOSSY_QUERY: CUresult = 912;
 pub(crate) const CUDA_ERROR_ILLEGAL_STATE: CUresult = 401;
 pub(crate) const CUDA_ERROR_NOT_READY: CUresult = 600;
+#[cfg(feature = "ops")]
+pub(crate) const CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: CUresult = 704;
 pub(crate) const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
 pub(crate) const CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: CUresult = 803;
 pub(crate) const CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: CUresult = 804;
@@ -91,6 +93,10 @@ pub(crate) const CU_MEMORYTYPE_HOST: c_uint = 1;
 pub(crate) const CU_MEMORYTYPE_DEVICE: c_uint = 2;
 pub(crate) const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
 pub(crate) const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEM_LOCATION_TYPE_DEVICE: c_int = 1;
+#[cfg(feature = "ops")]
+pub(crate) const CU_MEM_ACCESS_FLAGS_PROT_READWRITE: c_int = 3;
 pub(crate) const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
 pub(crate) const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_int = 14;
 pub(crate) const CU_LAUNCH_ATTRIBUTE_COOPERATIVE: c_uint = 2;
@@ -120,6 +126,16 @@ pub(crate) struct CUlaunchConfig {
     pub(crate) stream: CUstream,
     pub(crate) attributes: *mut CUlaunchAttribute,
     pub(crate) attribute_count: c_uint,
+}
+
+/// Who may do what with memory: what [`Symbols::cuMemPoolSetAccess`] is handed.
+#[cfg_attr(not(feature = "ops"), allow(dead_code))]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CUmemAccessDesc {
+    pub(crate) location_type: c_int,
+    pub(crate) location_id: c_int,
+    pub(crate) flags: c_int,
 }
 
 /// What [`Symbols::cuGraphInstantiateWithParams`] is handed, and tells.
@@ -275,6 +291,12 @@ wakeline_mapped::symbols! { Caps, CUresult;
     cuMemPoolGetAttribute 11020 "cuMemPoolGetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
     cuMemPoolTrimTo 11020 "cuMemPoolTrimTo" MEMORY_POOLS (CUmemoryPool, usize);
     cuMemPoolSetAttribute 11020 "cuMemPoolSetAttribute" MEMORY_POOLS (CUmemoryPool, c_int, *mut c_void);
+
+    // several devices
+    cuDeviceCanAccessPeer 4000 "cuDeviceCanAccessPeer" PEERS (*mut c_int, CUdevice, CUdevice);
+    cuCtxEnablePeerAccess 4000 "cuCtxEnablePeerAccess" PEERS (CUcontext, c_uint);
+    cuMemcpyPeerAsync 4000 "cuMemcpyPeerAsync" PEERS (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
+    cuMemPoolSetAccess 11020 "cuMemPoolSetAccess" PEERS (CUmemoryPool, *const CUmemAccessDesc, usize);
 
     // kernels
     cuModuleLoadDataEx 2010 "cuModuleLoadDataEx" MODULES (

@@ -56,5 +56,8 @@ bitflags! {
         const GRAPH_CHANGES = 1 << 16;
         /// The kernels of graphs tell what they are called: `hipGraphKernelNodeGetParams`, `hipKernelNameRef`, `hipKernelNameRefByPtr`.
         const KERNEL_NAMES = 1 << 17;
+        /// Devices can be let reach each other's memory, and copy it: `hipDeviceCanAccessPeer`, `hipDeviceEnablePeerAccess`, `hipMemcpyPeerAsync`, `hipMemPoolSetAccess`. The library may
+        /// still refuse two devices.
+        const PEERS = 1 << 20;
     }
 }

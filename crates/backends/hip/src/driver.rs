@@ -54,6 +54,12 @@ impl Hip {
         }
     }
 
+    /// The device that a context is.
+    pub(crate) fn number_of(&self, context: RawContext) -> Result<c_int, CallError> {
+        let device = context.as_ptr().addr().checked_sub(1).and_then(|device| c_int::try_from(device).ok());
+        device.ok_or_else(|| self.symbols().failure("hipSetDevice", INVALID_DEVICE))
+    }
+
     /// Both calls that count who holds a primary context: with one alone some would be given back that was never taken, or none.
     fn counts_contexts(&self) -> Option<(Retain, Release)> {
         let symbols = self.symbols();
@@ -125,10 +131,10 @@ unsafe impl LineDriver for Hip {
 
     unsafe fn set_current(&self, context: RawContext) -> Result<(), CallError> {
         // A thread always has a device: there is no "none" to go back to.
-        let Some(device) = context.as_ptr().addr().checked_sub(1) else { return Ok(()) };
-        let Ok(device) = c_int::try_from(device) else {
-            return Err(self.symbols().failure("hipSetDevice", INVALID_DEVICE));
-        };
+        if context.is_null() {
+            return Ok(());
+        }
+        let device = self.number_of(context)?;
         // SAFETY: it takes any number, and says so of one that is no device's.
         let status = unsafe { (self.symbols().hipSetDevice)(device) };
         self.check("hipSetDevice", status)

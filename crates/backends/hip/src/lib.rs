@@ -73,6 +73,8 @@ mod lacking;
 mod load;
 #[cfg(feature = "ops")]
 mod ops;
+#[cfg(feature = "ops")]
+mod peers;
 mod sys;
 mod wait;
 mod work;

@@ -37,6 +37,14 @@ mod types {
     pub(crate) type hipStreamCaptureStatus = c_uint;
     /// As long as any version's, see [`PROPERTIES_BYTES`](super::PROPERTIES_BYTES).
     pub(crate) type hipDeviceProp_t = c_void;
+    /// Who may do what with memory, from 5.2 to 6.4 at least.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct hipMemAccessDesc {
+        pub(crate) location_type: c_uint,
+        pub(crate) location_id: c_int,
+        pub(crate) flags: c_uint,
+    }
     pub(crate) type hipHostFn_t = unsafe extern "C" fn(data: *mut c_void);
     pub(crate) type hipStreamCallback_t =
         unsafe extern "C" fn(stream: hipStream_t, status: hipError_t, data: *mut c_void);
@@ -80,6 +88,7 @@ numbers! {
     INVALID_HANDLE = "hipErrorInvalidHandle": hipError_t = 400;
     ILLEGAL_STATE = "hipErrorIllegalState": hipError_t = 401;
     NOT_READY = "hipErrorNotReady": hipError_t = 600;
+    PEER_ACCESS_ALREADY_ENABLED = "hipErrorPeerAccessAlreadyEnabled": hipError_t = 704;
     NOT_SUPPORTED = "hipErrorNotSupported": hipError_t = 801;
     CAPTURE_UNSUPPORTED = "hipErrorStreamCaptureUnsupported": hipError_t = 900;
     GRAPH_EXEC_UPDATE_FAILURE = "hipErrorGraphExecUpdateFailure": hipError_t = 910;
@@ -104,6 +113,8 @@ numbers! {
     DEVICE_TO_HOST = "hipMemcpyDeviceToHost": hipMemcpyKind = 2;
     DEVICE_TO_DEVICE = "hipMemcpyDeviceToDevice": hipMemcpyKind = 3;
     POOL_RELEASE_THRESHOLD = "hipMemPoolAttrReleaseThreshold": hipMemPoolAttr = 4;
+    LOCATION_DEVICE = "hipMemLocationTypeDevice": c_uint = 1;
+    ACCESS_READ_WRITE = "hipMemAccessFlagsProtReadWrite": c_uint = 3;
     POOL_RESERVED = "hipMemPoolAttrReservedMemCurrent": hipMemPoolAttr = 5;
 
     ATTRIBUTE_MAPS_HOST_MEMORY = "hipDeviceAttributeCanMapHostMemory": u32 = 3;
@@ -255,6 +266,12 @@ wakeline_mapped::symbols! { Caps, hipError_t;
     hipMemPoolGetAttribute 5020 "hipMemPoolGetAttribute" MEMORY_POOLS (hipMemPool_t, hipMemPoolAttr, *mut c_void);
     hipMemPoolSetAttribute 5020 "hipMemPoolSetAttribute" MEMORY_POOLS (hipMemPool_t, hipMemPoolAttr, *mut c_void);
     hipMemPoolTrimTo 5020 "hipMemPoolTrimTo" MEMORY_POOLS (hipMemPool_t, usize);
+
+    // several devices
+    hipDeviceCanAccessPeer 1000 "hipDeviceCanAccessPeer" PEERS (*mut c_int, c_int, c_int);
+    hipDeviceEnablePeerAccess 1000 "hipDeviceEnablePeerAccess" PEERS (c_int, c_uint);
+    hipMemcpyPeerAsync 1000 "hipMemcpyPeerAsync" PEERS (*mut c_void, c_int, *const c_void, c_int, usize, hipStream_t);
+    hipMemPoolSetAccess 5020 "hipMemPoolSetAccess" PEERS (hipMemPool_t, *const hipMemAccessDesc, usize);
 
     // kernels
     hipModuleLoadData 1000 "hipModuleLoadData" MODULES (*mut hipModule_t, *const c_void);

@@ -8,6 +8,7 @@ use core::fmt;
 use wakeline_core::{ContextKey, Error, Nanos};
 
 use crate::device::SimDevice;
+use crate::error::failed;
 use crate::job::{Effect, Job, SimKernel, SimRows, Slot};
 use crate::memory::{MemoryUse, Misuse};
 use crate::order::{Order, Place};
@@ -22,6 +23,8 @@ use crate::time::{TimeLine, VirtualTime};
 pub struct SimMemory {
     pub(crate) key: Key,
     pub(crate) context: ContextKey,
+    /// The devices beside its own know its key.
+    machine: ContextKey,
     len: usize,
 }
 
@@ -158,6 +161,7 @@ impl<T: TimeLine> fmt::Debug for SimPinned<T> {
 /// An event of a [`SimDevice`]: recorded in one stream, waited for in others. Clones are the same event.
 #[derive(Clone, Debug)]
 pub struct SimEvent {
+    /// By which machine.
     recorded: Arc<Lock<Option<(ContextKey, Recorded)>>>,
 }
 
@@ -246,7 +250,7 @@ impl<T: TimeLine> SimStream<T> {
                 state.buffers.remove(key);
                 return Err(error);
             }
-            Ok(SimMemory { key, context: device.context(), len })
+            Ok(SimMemory { key, context: device.context(), machine: device.machine(), len })
         })
     }
 
@@ -298,6 +302,35 @@ impl<T: TimeLine> SimStream<T> {
         len: usize,
     ) -> Result<(), Error> {
         self.copy_rows(from, to, SimRows::one(len))
+    }
+
+    /// Copies `len` bytes from a buffer of a device [beside](SimDevice::beside) this one, where each reaches the other's memory.
+    ///
+    /// # Errors
+    ///
+    /// As all of these; [`Backend`](wakeline_core::ErrorCode::Backend) where they do not reach each other.
+    pub fn copy_peer<'a>(
+        &self,
+        from: impl Into<SimAt<'a, SimMemory>>,
+        to: impl Into<SimAt<'a, SimMemory>>,
+        len: usize,
+    ) -> Result<(), Error> {
+        let (from, to) = (from.into(), to.into());
+        let (job, read, written) =
+            copy((from.memory.key, from.offset), (to.memory.key, to.offset), SimRows::one(len));
+        let touches = [(from.memory.key, read, Touch::Read), (to.memory.key, written, Touch::Write)];
+        let (context, machine) = (self.device().context(), self.device().machine());
+        let foreign = to.memory.context != context || from.memory.machine != machine;
+        self.call("copy_peer", |state| {
+            if foreign {
+                return Err(state.misused("copy_peer", Misuse::Foreign));
+            }
+            state.forbid_captured("copy_peer", self.key())?;
+            if !state.is_reached(from.memory.key) {
+                return Err(failed("copy_peer", &"the devices do not reach each other's memory"));
+            }
+            state.enqueue_job("copy_peer", self.key(), self.copy_length(), job, &touches)
+        })
     }
 
     /// Copies rows between buffers of the device.
@@ -424,7 +457,7 @@ impl<T: TimeLine> SimStream<T> {
             }
             Ok(state.record(self.key()).map(|(place, order)| Recorded::Place(place, order)))
         })?;
-        *event.recorded.lock() = recorded.map(|recorded| (self.device().context(), recorded));
+        *event.recorded.lock() = recorded.map(|recorded| (self.device().machine(), recorded));
         Ok(())
     }
 
@@ -436,7 +469,7 @@ impl<T: TimeLine> SimStream<T> {
     pub fn wait(&self, event: &SimEvent) -> Result<(), Error> {
         let recorded = event.recorded.lock().clone();
         self.call("wait", |state| match &recorded {
-            Some((context, recorded)) if *context == self.device().context() => match recorded {
+            Some((machine, recorded)) if *machine == self.device().machine() => match recorded {
                 Recorded::Place(place, order) => state.enqueue_wait(self.key(), place, order),
                 Recorded::Captured(captured) => state.join_capture(self.key(), captured),
             },
@@ -482,7 +515,7 @@ impl<T: TimeLine> SimStream<T> {
     ) -> Result<(), Error> {
         let context = self.device().context();
         let foreign = memory.iter().any(|(memory, ..)| memory.context != context)
-            || pinned.is_some_and(|(pinned, ..)| pinned.device.context() != context);
+            || pinned.is_some_and(|(pinned, ..)| pinned.device.machine() != self.device().machine());
         let touches = memory.iter().map(|&(memory, bytes, touch)| (memory.key, bytes, touch));
         let pinned = pinned.map(|(pinned, bytes, touch)| (pinned.key, bytes, touch));
         let touches: Vec<_> = touches.chain(pinned).collect();

@@ -56,6 +56,8 @@ pub struct SimConfig {
     pub slots_max: usize,
     /// How many entries the log keeps; the oldest go first. 0 keeps none.
     pub log_len_max: usize,
+    /// Whether it reaches memory of devices [beside](crate::SimDevice::beside) it, and they its own, where those do so as well. Else copies between them go by way of the host.
+    pub peer_access: bool,
     /// What every word reads at first. A value shortly before 2^32 or 2^64 makes the sequence wrap.
     pub first_word: Seq,
     /// What goes wrong.
@@ -82,6 +84,7 @@ impl SimConfig {
             graph_nodes_max: GRAPH_NODES_MAX,
             slots_max: 1_024,
             log_len_max: 0,
+            peer_access: true,
             first_word: Seq::ZERO,
             faults: Faults::none(),
         }

@@ -40,7 +40,9 @@ pub struct SimDevice<T = VirtualTime> {
 struct Inner<T> {
     time: T,
     config: SimConfig,
-    state: Lock<State>,
+    /// That of all devices beside each other, and its number among them.
+    state: Arc<Lock<State>>,
+    number: usize,
 }
 
 /// What to ring after something was enqueued, if anything.
@@ -72,6 +74,7 @@ impl<T> SimDevice<T> {
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let (result, call) = {
             let mut state = self.inner.state.lock();
+            state.select(self.inner.number);
             (f(&mut state), state.take_call())
         };
         self.make(call);
@@ -92,6 +95,7 @@ impl<T> SimDevice<T> {
     pub(crate) fn enqueue<R>(&self, f: impl FnOnce(&mut State) -> R) -> (R, Bell) {
         let (result, call, bell) = {
             let mut state = self.inner.state.lock();
+            state.select(self.inner.number);
             let result = f(&mut state);
             (result, state.take_call(), Bell(state.bell_to_ring()))
         };
@@ -133,8 +137,40 @@ impl<T: TimeLine> SimDevice<T> {
     /// [`InvalidLimit`](wakeline_core::ErrorCode::InvalidLimit) where a value of `config` is out of range.
     pub fn new(time: T, config: SimConfig) -> Result<Self, Error> {
         config.check()?;
-        let state = Lock::new(State::new(&config));
-        Ok(Self { inner: Arc::new(Inner { time, config, state }) })
+        let state = Arc::new(Lock::new(State::new(&config)));
+        Ok(Self { inner: Arc::new(Inner { time, config, state, number: 0 }) })
+    }
+
+    /// Another device of the same machine, on the same time line: streams of the one can wait for events of the other, and memory is copied from the one to the
+    /// other. What happens on all of them happens in one order, so that whoever drives one of them drives all; [misuses](Self::misuses) are those of all. A fault is
+    /// that of its own device alone: streams of others that wait for it go on once it is known.
+    ///
+    /// ```
+    /// use wakeline_core::{CompletionPort, Nanos};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime};
+    /// let one = SimDevice::new(VirtualTime::new(), SimConfig::exact())?;
+    /// let other = one.beside(SimConfig { copy_ns: 500, ..SimConfig::exact() })?;
+    /// let (stream, theirs, event) = (one.stream()?, other.stream()?, one.event());
+    /// stream.launch(Nanos::from_micros(50))?;
+    /// stream.record(&event)?;
+    /// theirs.wait(&event)?;
+    /// one.inject_fault();
+    /// theirs.point().block(None)?;
+    /// assert!(one.health().is_some() && other.health().is_none());
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn beside(&self, config: SimConfig) -> Result<Self, Error>
+    where
+        T: Clone,
+    {
+        config.check()?;
+        let (time, state) = (self.inner.time.clone(), Arc::clone(&self.inner.state));
+        let number = state.lock().add_device(&config);
+        Ok(Self { inner: Arc::new(Inner { time, config, state, number }) })
     }
 
     /// A new stream with a completion word of its own.
@@ -211,6 +247,17 @@ impl<T: TimeLine> SimDevice<T> {
 
     pub(crate) fn context(&self) -> ContextKey {
         ContextKey::of(&*self.inner)
+    }
+
+    /// What all devices beside each other share.
+    pub(crate) fn machine(&self) -> ContextKey {
+        ContextKey::of(&*self.inner.state)
+    }
+
+    /// Its number among those beside it.
+    #[cfg(feature = "ops")]
+    pub(crate) fn number(&self) -> usize {
+        self.inner.number
     }
 
     pub(crate) fn now(&self) -> Instant {

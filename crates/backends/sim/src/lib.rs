@@ -53,6 +53,8 @@ mod memory;
 #[cfg(feature = "ops")]
 mod ops;
 mod order;
+#[cfg(feature = "ops")]
+mod peers;
 mod port;
 mod queue;
 mod state;

@@ -151,6 +151,8 @@ pub(crate) struct Buffer {
     /// Empty while a kernel has them.
     pub(crate) bytes: Vec<u8>,
     pub(crate) pinned: bool,
+    /// Of which device, or for which.
+    pub(crate) device: usize,
     pub(crate) freed: bool,
     pub(crate) written: Option<Place>,
     pub(crate) read: Vec<Place>,
@@ -162,8 +164,10 @@ pub(crate) struct Buffers {
     numbered: u64,
     misuses: Vec<Misuse>,
     misused: u64,
-    /// Of the device, and pinned.
-    tallies: [Tally; 2],
+    /// Which device is at hand.
+    pub(crate) device: usize,
+    /// Of each device: its own, and pinned for it.
+    tallies: Vec<[Tally; 2]>,
 }
 
 /// How many bytes of one sort there are.
@@ -199,22 +203,30 @@ impl Buffers {
         Ok(self.add(len, pinned))
     }
 
+    /// Of the device at hand.
     pub(crate) fn tally_mut(&mut self, pinned: bool) -> &mut Tally {
-        let [device, host] = &mut self.tallies;
-        if pinned { host } else { device }
+        let device = self.device;
+        if self.tallies.len() <= device {
+            self.tallies.resize_with(device + 1, Default::default);
+        }
+        &mut self.tallies[device][usize::from(pinned)]
     }
 
     /// How many bytes of the device there are, those included whose free was enqueued and did not run yet.
     #[cfg(feature = "ops")]
     pub(crate) fn reserved(&mut self) -> u64 {
-        self.table.values_mut().filter(|buffer| !buffer.pinned).map(|buffer| buffer.len as u64).sum()
+        let device = self.device;
+        let own = |buffer: &&mut Buffer| !buffer.pinned && buffer.device == device;
+        self.table.values_mut().filter(own).map(|buffer| buffer.len as u64).sum()
     }
 
     /// It counts no more: its free was enqueued, or it was given back.
     pub(crate) fn retire(&mut self, key: Key) {
         if let Some(buffer) = self.table.get(key).filter(|buffer| !buffer.freed) {
-            let (len, pinned) = (buffer.len as u64, buffer.pinned);
+            let (len, pinned, device) = (buffer.len as u64, buffer.pinned, buffer.device);
+            let at_hand = core::mem::replace(&mut self.device, device);
             self.tally_mut(pinned).in_use -= len;
+            self.device = at_hand;
         }
     }
 
@@ -227,6 +239,7 @@ impl Buffers {
             len,
             bytes,
             pinned,
+            device: self.device,
             freed: false,
             written: None,
             read: Vec::new(),
@@ -261,7 +274,8 @@ impl Buffers {
 
     pub(crate) fn in_use(&mut self) -> MemoryUse {
         let mut in_use = MemoryUse::default();
-        for buffer in self.table.values_mut() {
+        let device = self.device;
+        for buffer in self.table.values_mut().filter(|buffer| buffer.device == device) {
             in_use.pinned += usize::from(buffer.pinned);
             in_use.buffers += usize::from(!buffer.pinned && !buffer.freed);
         }

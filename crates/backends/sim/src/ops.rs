@@ -247,7 +247,7 @@ fn sim_rows(rows: Rows) -> SimRows {
     SimRows { len, count, from_pitch, to_pitch }
 }
 
-fn sim_at<B>(at: At<'_, B>) -> SimAt<'_, B> {
+pub(crate) fn sim_at<B>(at: At<'_, B>) -> SimAt<'_, B> {
     SimAt { memory: at.memory, offset: at.offset_bytes }
 }
 

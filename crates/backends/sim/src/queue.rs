@@ -75,6 +75,8 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) number: u64,
+    /// Of which device.
+    pub(crate) device: usize,
     pub(crate) place: Place,
     pub(crate) dice: Dice,
     /// Whether its words can be stored.
@@ -105,9 +107,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(number: u64, place: Place, dice: Dice, unsupported: bool) -> Self {
+    pub(crate) fn new(number: u64, device: usize, place: Place, dice: Dice, unsupported: bool) -> Self {
         Self {
             number,
+            device,
             place,
             dice,
             unsupported,
@@ -293,6 +296,11 @@ impl Queue {
         }
     }
 
+    /// All streams that wait for this one.
+    pub(crate) fn take_waiters(&mut self) -> impl Iterator<Item = Key> {
+        core::mem::take(&mut self.waiters).into_iter().map(|(_, stream)| stream)
+    }
+
     /// The device has faulted: nothing of this will ever happen.
     pub(crate) fn stop(&mut self) {
         self.commands.clear();
@@ -312,7 +320,7 @@ mod tests {
     #[test]
     fn points_are_told_in_order_and_forgotten_ones_leave_nothing_behind() {
         let (place, ..) = Lines::new(1, Seq::ZERO).take().unwrap();
-        let mut queue = Queue::new(0, place, Dice::new(0, 0), false);
+        let mut queue = Queue::new(0, 0, place, Dice::new(0, 0), false);
         let mut keys = Table::new();
         let mut points = Vec::new();
         for _ in 0..2 {

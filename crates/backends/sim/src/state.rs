@@ -18,6 +18,7 @@
 //!    repeats, for the device one fault.
 //! 5. While a kernel or a host function is called nothing else happens: time goes on from where it was.
 
+mod devices;
 mod gates;
 mod graphs;
 mod jobs;
@@ -29,6 +30,7 @@ pub(crate) use jobs::{Call as JobCall, Touch};
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 use core::task::Waker;
 
@@ -83,6 +85,9 @@ pub(crate) struct State {
     due: BinaryHeap<Reverse<Due>>,
     /// Breaks ties of `due` in the order of scheduling.
     scheduled: u64,
+    /// Which device is at hand, and what each of the others has for itself.
+    device: usize,
+    parts: Vec<Option<Box<devices::Part>>>,
     streams: Table<Queue>,
     /// How many streams were ever made.
     numbered: u64,
@@ -115,6 +120,8 @@ struct Due {
     at: Instant,
     order: u64,
     what: What,
+    /// Of which device.
+    device: usize,
 }
 
 #[derive(Debug)]
@@ -154,6 +161,8 @@ impl State {
             now: Instant::ORIGIN,
             due: BinaryHeap::new(),
             scheduled: 0,
+            device: 0,
+            parts: Vec::from([None]),
             streams: Table::new(),
             numbered: 0,
             points: Table::new(),
@@ -179,11 +188,13 @@ impl State {
     /// Lets everything happen that is due at `now`. A moment in the past changes nothing.
     pub(crate) fn turn(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        let own = self.device;
         while matches!(self.calling, jobs::Calling::Nothing)
             && let Some(Reverse(next)) = self.due.peek()
             && next.at <= self.now
         {
-            let Some(Reverse(Due { at, what, .. })) = self.due.pop() else { return };
+            let Some(Reverse(Due { at, what, device, .. })) = self.due.pop() else { break };
+            self.select(device);
             match what {
                 What::WorkEnds(stream) => self.end_work(stream, at),
                 What::NodeEnds(run, node) => self.end_node(run, node, at),
@@ -192,6 +203,7 @@ impl State {
                 What::Faults => self.stop(at),
             }
         }
+        self.select(own);
     }
 
     /// When something is due next, [`Instant::MAX`] while nothing is. Now, while a call is made or is to be made.
@@ -203,11 +215,7 @@ impl State {
     }
 
     fn schedule(&mut self, at: Instant, what: What) {
-        // The end of time never comes.
-        if at < Instant::MAX {
-            self.due.push(Reverse(Due { at, order: self.scheduled, what }));
-            self.scheduled += 1;
-        }
+        self.push_due(at, what, self.device);
     }
 
     // Who drives the device.
@@ -244,7 +252,8 @@ impl State {
 
     pub(crate) fn set_faults(&mut self, faults: &Faults) {
         self.faults = *faults;
-        self.due.retain(|Reverse(due)| !matches!(due.what, What::Faults));
+        let own = self.device;
+        self.due.retain(|Reverse(due)| due.device != own || !matches!(due.what, What::Faults));
         if let Some(at) = faults.fault_at
             && self.fault.is_none()
         {
@@ -291,13 +300,9 @@ impl State {
         if self.fault.is_some() {
             return;
         }
-        let known_at = at + Nanos::from_nanos(self.faults.fault_lag_ns);
+        let known_at = at + devices::lag(&self.faults);
         self.fault = Some(Fault { known_at, error: failed("work", &text) });
-        self.due.clear();
-        for queue in self.streams.values_mut() {
-            queue.stop();
-        }
-        self.stop_runs();
+        self.stop_streams(known_at);
         self.log(at, u64::MAX, LogEvent::Faulted);
     }
 
@@ -316,7 +321,7 @@ impl State {
         let mut dice = Dice::new(self.config.seed, self.numbered);
         let unsupported = dice.happens(Draw::Unsupported, self.faults.unsupported_ppm);
         self.counts.unsupported += u64::from(unsupported);
-        let queue = Queue::new(self.numbered, place, dice, unsupported);
+        let queue = Queue::new(self.numbered, self.device, place, dice, unsupported);
         self.numbered += 1;
         Ok((self.streams.insert(queue), place, line, armed))
     }

@@ -65,6 +65,8 @@ struct Inner {
     devices: Vec<SimDevice<VirtualTime>>,
     flights: Lock<Vec<Box<dyn Fly>>>,
     closed: AtomicBool,
+    /// How often it looked at a point.
+    looks: Lock<u64>,
     /// Whether tasks watch by themselves, and which does, until when at most.
     watches: AtomicBool,
     watching: Lock<(usize, Instant)>,
@@ -233,6 +235,7 @@ impl VirtualWatcher {
             devices,
             flights: Lock::new(Vec::new()),
             closed: AtomicBool::new(false),
+            looks: Lock::new(0),
             watches: AtomicBool::new(false),
             watching: Lock::new((0, Instant::ORIGIN)),
         };
@@ -242,6 +245,11 @@ impl VirtualWatcher {
     /// How many points it sees to their ends.
     pub fn pending(&self) -> usize {
         self.inner.flights.lock().len()
+    }
+
+    /// How often it has looked at a point so far: what it costs a host to see points to their ends.
+    pub fn looks(&self) -> u64 {
+        *self.inner.looks.lock()
     }
 
     /// Whether tasks watch words by themselves, in polls that let a slice of time pass: where they are woken early, and where whoever
@@ -306,6 +314,7 @@ impl VirtualWatcher {
         loop {
             let flights = core::mem::take(&mut *self.inner.flights.lock());
             let (mut over, mut left) = (Vec::new(), Vec::new());
+            *self.inner.looks.lock() += flights.len() as u64;
             for mut flight in flights {
                 if flight.advance(&self.inner.host) { over.push(flight) } else { left.push(flight) }
             }

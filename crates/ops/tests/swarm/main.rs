@@ -15,6 +15,7 @@
 mod common;
 mod compose;
 mod graphs;
+mod machine;
 mod program;
 mod trees;
 

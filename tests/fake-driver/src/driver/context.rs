@@ -88,6 +88,7 @@ impl State {
     /// Ends a context with all that is in it, done or not.
     pub(super) fn end_context(&mut self, handle: u64) {
         self.contexts.remove(&handle);
+        self.reached.retain(|(own, other)| *own != handle && *other != handle);
         let ended = |stream: u64| self.streams.get(&stream).is_some_and(|stream| stream.context == handle);
         self.captures.retain(|_, capture| !ended(capture.origin));
         self.modules.retain(|_, module| module.context != handle);

@@ -13,6 +13,7 @@ use super::context::Context;
 use super::kernel::Kernel;
 use super::op::Op;
 use super::state::{State, shared};
+use super::stream::Point;
 use super::{clock, hosts};
 
 /// How often a word is looked at that a stream waits for.
@@ -74,7 +75,8 @@ impl State {
         if head.end.is_some() {
             return head.end;
         }
-        if !head.begun && !head.after.iter().all(|point| self.is_reached(*point)) {
+        let is_past = |point: &Point| self.is_reached(*point) || self.is_lost(*point, stream.context);
+        if !head.begun && !head.after.iter().all(is_past) {
             return None;
         }
         let others = head.after.iter().filter_map(|point| self.streams.get(&point.stream));

@@ -48,6 +48,14 @@ impl State {
         self.streams.get(&point.stream).is_none_or(|stream| stream.completed >= point.number)
     }
 
+    /// Whether it is of a context that has told of its fault, and who waits for it is of another.
+    pub(super) fn is_lost(&self, point: Point, waiter: u64) -> bool {
+        let Some(stream) = self.streams.get(&point.stream).filter(|stream| stream.context != waiter) else {
+            return false;
+        };
+        self.contexts.get(&stream.context).is_some_and(|context| context.failure(self.now).is_some())
+    }
+
     pub(super) fn recorded(&mut self, event: u64, record: u64, at: u64) {
         if let Some(event) = self.events.get_mut(&event).filter(|event| event.records == record) {
             event.reached_at = Some(at);

@@ -11,7 +11,9 @@ use super::arg::{Address, Arg, Chars, HostFn, Image, List, Out, Params, StreamAr
 use super::enqueue::Copy2d;
 use super::graph::{InstantiateParams, KernelParams, UpdateInfo};
 use super::module::LaunchConfig;
-use super::{capture, context, device, enqueue, event, gate, graph, lookup, memory, module, pool, stream};
+use super::{
+    capture, context, device, enqueue, event, gate, graph, lookup, memory, module, peer, pool, stream,
+};
 use crate::Status;
 
 /// An exported function.
@@ -132,6 +134,10 @@ exports! {
     "cuMemPoolGetAttribute" 11020 cuMemPoolGetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::get_attribute;
     "cuMemPoolTrimTo" 11020 cuMemPoolTrimTo(pool: u64, keep: usize) => pool::trim;
     "cuMemPoolSetAttribute" 11020 cuMemPoolSetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::set_attribute;
+    "cuMemPoolSetAccess" 11020 cuMemPoolSetAccess(pool: u64, access: List<peer::Access>, count: usize) => peer::set_access;
+    "cuDeviceCanAccessPeer" 4000 cuDeviceCanAccessPeer(out: Out<c_int>, device: c_int, other: c_int) => peer::can_access;
+    "cuCtxEnablePeerAccess" 4000 cuCtxEnablePeerAccess(other: u64, flags: c_uint) => peer::enable;
+    "cuMemcpyPeerAsync" 4000 cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize, stream: StreamArg) => peer::copy;
     "cuMemGetInfo" 3020 cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) => memory::info;
     "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2(to: u64, from: Address, bytes: usize, stream: StreamArg) => enqueue::copy_to_device;
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2(to: Address, from: u64, bytes: usize, stream: StreamArg) => enqueue::copy_to_host; keeps None;

@@ -12,7 +12,7 @@ use super::op::Rows;
 use super::state::State;
 use super::{
     Answer, capture, context, current, device, enqueue, event, gate, graph, hip_graph, hip_words, memory,
-    module, pool, stream,
+    module, peer, pool, stream,
 };
 use crate::Status;
 
@@ -172,6 +172,11 @@ exports! {
     hipMemPoolGetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::get_attribute;
     hipMemPoolSetAttribute(pool: u64, attribute: c_int, value: Out<u64>) => pool::set_attribute;
     hipMemPoolTrimTo(pool: u64, keep: usize) => pool::trim;
+    hipMemPoolSetAccess(pool: u64, access: List<peer::Access>, count: usize) => peer::set_access;
+
+    hipDeviceCanAccessPeer(out: Out<c_int>, device: c_int, other: c_int) => peer::can_access;
+    hipDeviceEnablePeerAccess(other: c_int, flags: c_uint) => enable_peer;
+    hipMemcpyPeerAsync(to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize, stream: StreamArg) => copy_peer;
 
     hipModuleLoadData(out: Out<u64>, image: Image) => module::load_code_object;
     hipModuleUnload(module: u64) => module::unload;
@@ -234,6 +239,27 @@ fn retain(state: &mut State, out: Out<u64>, device: c_int) -> Answer {
         context.retains += 1;
     }
     out.set(handle)
+}
+
+fn enable_peer(state: &mut State, other: c_int, flags: c_uint) -> Answer {
+    device::checked(state, other)?;
+    let other = state.primary_of(other);
+    peer::enable(state, other, flags)
+}
+
+fn copy_peer(
+    state: &mut State,
+    to: u64,
+    to_device: c_int,
+    from: u64,
+    from_device: c_int,
+    bytes: usize,
+    stream: StreamArg,
+) -> Answer {
+    device::checked(state, to_device)?;
+    device::checked(state, from_device)?;
+    let (target, source) = (state.primary_of(to_device), state.primary_of(from_device));
+    peer::copy(state, to, target, from, source, bytes, stream)
 }
 
 /// Ends nothing: the device stays.

@@ -42,6 +42,7 @@ mod nccl;
 mod nvrtc;
 mod op;
 mod pages;
+mod peer;
 mod pool;
 mod ptx;
 mod raw;

@@ -89,6 +89,12 @@ impl Pages {
         its.map(|(start, _)| *start).collect()
     }
 
+    /// Whose the memory at an address is.
+    pub(super) fn owner(&self, address: u64) -> Option<u64> {
+        let (start, page) = self.live.range(..=address).next_back()?;
+        is_within(*start, page.bytes, address, 1).then_some(page.context)
+    }
+
     /// Whether all of these bytes are in one allocation that lives.
     pub(super) fn holds(&self, address: u64, bytes: usize) -> bool {
         let before = self.live.range(..=address).next_back();

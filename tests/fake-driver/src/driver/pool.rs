@@ -24,7 +24,7 @@ pub(super) fn default_of(state: &mut State, out: Out<u64>, device: c_int) -> Ans
 }
 
 /// The device whose default pool it is.
-fn device_of(state: &State, pool: u64) -> Answer<c_int> {
+pub(super) fn device_of(state: &State, pool: u64) -> Answer<c_int> {
     let device = pool.checked_sub(BASE).map(|from| from / 16).and_then(|device| c_int::try_from(device).ok());
     let device = device.ok_or(Status::INVALID_VALUE)?;
     checked(state, device)?;

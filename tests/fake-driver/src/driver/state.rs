@@ -47,6 +47,9 @@ pub(super) struct State {
     pub(super) pages: Pages,
     /// What the default pools keep, by device.
     pub(super) release_thresholds: BTreeMap<i32, u64>,
+    /// Which context was let reach which other, and of which devices the default pools which others.
+    pub(super) reached: BTreeSet<(u64, u64)>,
+    pub(super) shared_pools: BTreeSet<(i32, i32)>,
     pub(super) modules: BTreeMap<u64, Module>,
     pub(super) functions: BTreeMap<u64, Function>,
     /// Names of kernels that were told.
@@ -215,6 +218,7 @@ impl State {
             self.end_context(context);
         }
         self.primaries.clear();
+        self.shared_pools.clear();
         // Those whose first stream was destroyed before are of no context any more.
         self.captures.clear();
         self.programs.clear();

@@ -9,6 +9,7 @@
 //! | host functions | the driver's own, behind a stream's work |
 //! | gates | the driver's waits for words in mapped memory |
 //! | kernels | [`Function`] of a [`Module`] that stays loaded |
+//! | other devices | events that any stream waits for, copies between contexts: [`PeerDriver`] |
 //! | graphs | captures of the calling thread, of drivers that tell of them: [`GraphDriver`] |
 //!
 //! Invariants:
@@ -19,6 +20,7 @@
 mod access;
 mod graphs;
 mod launch;
+mod peers;
 mod tally;
 
 use core::ffi::c_void;
@@ -34,6 +36,7 @@ use wakeline_ops::port::{
 pub use self::access::DeviceMemory;
 use self::access::End;
 pub use self::graphs::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused};
+pub use self::peers::PeerDriver;
 use self::tally::Tally;
 use crate::config::ContextConfig;
 use crate::context::Context;

@@ -504,9 +504,12 @@ impl State {
 
     /// The device has faulted: no run ever ends.
     pub(super) fn stop_runs(&mut self) {
-        let gone: Vec<Key> = self.runs.keys().collect();
-        for key in gone {
-            self.runs.remove(key);
+        let all: Vec<Key> = self.runs.keys().collect();
+        for key in all {
+            let own = |run: &Run| self.device_of(run.stream) == self.device;
+            if self.runs.get(key).is_some_and(own) {
+                self.runs.remove(key);
+            }
         }
     }
 }

@@ -37,6 +37,7 @@ pub(super) enum Whose {
 
 /// One call of a kernel or a host function.
 pub(crate) struct Call {
+    device: usize,
     whose: Whose,
     at: Instant,
     code: Code,
@@ -55,6 +56,7 @@ impl core::fmt::Debug for Call {
 
 /// What has become of a call.
 pub(crate) struct Called {
+    device: usize,
     whose: Whose,
     at: Instant,
     buffers: Vec<(Key, Vec<u8>)>,
@@ -65,7 +67,7 @@ pub(crate) struct Called {
 impl Call {
     /// Calls it. The caller holds no lock.
     pub(crate) fn run(self) -> Called {
-        let Self { whose, at, code } = self;
+        let Self { device, whose, at, code } = self;
         let (kernel, buffers, result) = match code {
             Code::Host(function) => {
                 let result = catch_unwind(AssertUnwindSafe(function));
@@ -85,7 +87,7 @@ impl Call {
             core::mem::forget(payload);
             told
         });
-        Called { whose, at, buffers, panicked }
+        Called { device, whose, at, buffers, panicked }
     }
 }
 
@@ -104,7 +106,7 @@ impl State {
         self.forbid_outside(stream)?;
         self.check_room(stream, super::Call::Other("wait"))?;
         // What is waited for must be on its way: nobody may ever ask in that stream.
-        self.submit(place.stream);
+        self.on(self.device_of(place.stream), |state| state.submit(place.stream));
         let faulted = self.fault.is_some();
         let Some(queue) = self.streams.get_mut(stream) else { return Ok(()) };
         queue.order.join(order);
@@ -128,7 +130,18 @@ impl State {
 
     pub(super) fn wait_for(&mut self, stream: Key, other: Key, works: u64, at: Instant) {
         match self.streams.get_mut(other) {
-            Some(queue) if queue.progress().1 < works => queue.add_waiter(works, stream),
+            Some(queue) if queue.progress().1 < works => {
+                queue.add_waiter(works, stream);
+                // Of another device that has faulted nothing comes.
+                if let Some(known_at) = self.stopped_at(other)
+                    && let Some(queue) = self.streams.get_mut(other)
+                {
+                    let waiters: Vec<Key> = queue.take_waiters().collect();
+                    for waiter in waiters {
+                        self.schedule_end(at.max(known_at), waiter);
+                    }
+                }
+            }
             // A stream that is gone has done all its work.
             _ => self.schedule(at, What::WorkEnds(stream)),
         }
@@ -136,7 +149,7 @@ impl State {
 
     pub(super) fn end_waits(&mut self, stream: Key, at: Instant) {
         while let Some(waiter) = self.streams.get_mut(stream).and_then(super::Queue::pop_waiter) {
-            self.schedule(at, What::WorkEnds(waiter));
+            self.schedule_end(at, waiter);
         }
     }
 
@@ -290,7 +303,7 @@ impl State {
                 }
                 Job::Host(function) => {
                     let (whose, code) = (Whose::Stream(stream), Code::Host(function));
-                    self.calling = Calling::Due(Call { whose, at, code });
+                    self.calling = Calling::Due(Call { device: self.device, whose, at, code });
                     false
                 }
             },
@@ -333,7 +346,7 @@ impl State {
                 Code::Kernel(kernel, SimArgs { args, buffers })
             }
         };
-        self.calling = Calling::Due(Call { whose, at, code });
+        self.calling = Calling::Due(Call { device: self.device, whose, at, code });
         false
     }
 
@@ -351,6 +364,7 @@ impl State {
 
     /// A call has been made: the device goes on.
     pub(crate) fn end_call(&mut self, called: Called) {
+        self.select(called.device);
         self.calling = Calling::Nothing;
         for (key, bytes) in called.buffers {
             if let Some(buffer) = self.buffers.get_mut(key) {
