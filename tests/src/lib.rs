@@ -49,6 +49,7 @@ mod documents {
         Collectives: "guide/collectives.md",
         Costs: "guide/costs.md",
         CustomOp: "guide/custom_op.md",
+        Devices: "guide/devices.md",
         Fallbacks: "guide/fallbacks.md",
         Faults: "guide/faults.md",
         FromCudaAsync: "guide/from_cuda_async.md",
