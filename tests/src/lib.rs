@@ -2,8 +2,6 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | `waits.rs` | one simulated program of waits, drawn from a seed and judged against the truth |
-//! | `probe.rs` | ports and hosts that count the time which calls and late wakes take |
 //! | `conform.rs` | the script of waits that every pair of backend and host passes |
 //! | `metal.rs` | a Metal device to test on: the fake |
 //! | `crowds/` | crowds of waits in real time on any host, drawn from a seed and judged against the truth |
@@ -13,7 +11,7 @@
 //! | `ops_rig.rs` | a device of operations to test on: the simulated one, CUDA on the stand-in, CUDA on a GPU |
 //! | `machine_rig.rs` | several devices to test on |
 //! | `kernels.rs` | typed kernels that every device has |
-//! | `bin/soak.rs` | runs many seeds |
+//! | `bin/crowds.rs` | runs many of these crowds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
 //! | `tests/conformance.rs` | the same scripted waits on every pair of backend and host |
 //! | `tests/TABLE.md` | which test keeps which promise |
@@ -24,10 +22,8 @@ pub mod kernels;
 pub mod machine_rig;
 pub mod metal;
 pub mod ops_rig;
-pub mod probe;
 pub mod rig;
 pub mod vendor;
-pub mod waits;
 pub mod watching;
 
 /// The programs of the README and of each chapter of the guide are tests as well.

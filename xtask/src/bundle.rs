@@ -28,6 +28,7 @@ const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=jso
 const TAKEN: &[&str] = &[
     "bench",
     "compile",
+    "crowds",
     "cuda",
     "cuda_wait",
     "cudarc_interop",
@@ -42,7 +43,6 @@ const TAKEN: &[&str] = &[
     "ops",
     "pipeline",
     "saxpy",
-    "soak",
     "tensors",
     "wake",
     "watch",

@@ -14,6 +14,7 @@ mod instructions;
 mod interop;
 mod loom;
 mod missing;
+mod mutants;
 mod package;
 mod parks;
 mod picture;
@@ -56,7 +57,7 @@ enum Task {
     Package(package::Args),
     /// Draw the picture of the README from the records
     Picture,
-    /// Run many seeded simulated runs
+    /// Run many seeded simulated programs, and judge each by the truth
     Soak(soak::Args),
     /// Count the instructions of the hot paths and hold them against their limits
     Instructions(AllowMissing),

@@ -85,7 +85,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("hip", "AMD's library and headers are what the backend believes of them", Group::Tests, hip),
     step("loom", "what threads share is right in every interleaving", Group::Loom, loom::run),
     step("targets", "every target builds, and runs where it can", Group::Targets, targets::run_for_ci),
-    step("soak", "seeded simulated runs lose no wait", Group::Soak, soak),
+    step("soak", "whole simulated programs keep every promise, whatever goes wrong", Group::Soak, soak),
     step("instructions", "the hot paths cost no more than their limits", Group::Tests, instructions::run),
 ];
 
@@ -127,7 +127,11 @@ fn hip() -> Result<()> {
 }
 
 fn soak() -> Result<()> {
-    soak::run(&soak::Args { seeds: soak::CI_SEEDS, seed: None, limit_s: Some(SOAK_LIMIT_S) })
+    soak::run(&soak::Args {
+        seeds: Some(soak::CI_SEEDS),
+        limit_s: Some(SOAK_LIMIT_S),
+        ..soak::Args::default()
+    })
 }
 
 #[cfg(test)]

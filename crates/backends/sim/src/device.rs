@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 
-use wakeline_core::{ContextKey, Error, Instant, Nanos, Turn};
+use wakeline_core::{ContextKey, Error, Instant, Nanos, Seq, Turn};
 
 use crate::config::SimConfig;
 use crate::fault::Faults;
@@ -121,6 +121,21 @@ impl<T> SimDevice<T> {
     /// How its words are used.
     pub fn slots(&self) -> SlotUse {
         self.with(|state| state.lines.slot_use())
+    }
+
+    /// What each of its words reads, in the order in which they were made.
+    ///
+    /// ```
+    /// use wakeline_core::{CompletionPort, Seq};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualTime};
+    /// let device = SimDevice::new(VirtualTime::new(), SimConfig::exact())?;
+    /// let stream = device.stream()?;
+    /// stream.point().arm()?;
+    /// assert_eq!(device.words()[..2], [Seq::new(1), Seq::ZERO]); // words are made by the line
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    pub fn words(&self) -> Vec<Seq> {
+        self.with(|state| state.lines.words())
     }
 
     /// What happened, oldest first, as far as [`SimConfig::log_len_max`] reaches.

@@ -105,6 +105,12 @@ impl VirtualHost {
         self.devices.iter().map(due).min().unwrap_or(Instant::MAX)
     }
 
+    /// When something is due next on a device.
+    pub(crate) fn next_due(&self) -> Instant {
+        let due = |device: &SimDevice<VirtualTime>| device.with(|state| state.next_due());
+        self.devices.iter().map(due).min().unwrap_or(Instant::MAX)
+    }
+
     fn sleep(&self, until: Instant, ended: impl FnMut() -> bool) {
         let early = self.roll(Draw::EarlySleep, |faults| faults.early_sleep);
         let now = self.time.now();

@@ -99,6 +99,11 @@ impl Lines {
         Some((place, Arc::clone(&line.words), usage.armed))
     }
 
+    /// What each word reads.
+    pub(crate) fn words(&self) -> Vec<Seq> {
+        self.all.iter().flat_map(|line| Slot::ALL.map(|slot| line.words.load(slot))).collect()
+    }
+
     fn add_line(&mut self) {
         let first = self.all.len() * WORDS;
         let slots = self.slots_max.saturating_sub(first).min(WORDS);

@@ -62,7 +62,6 @@ pub struct VirtualWatcher {
 
 struct Inner {
     host: VirtualHost,
-    devices: Vec<SimDevice<VirtualTime>>,
     flights: Lock<Vec<Box<dyn Fly>>>,
     closed: AtomicBool,
     /// How often it looked at a point.
@@ -206,7 +205,7 @@ where
 impl VirtualWatcher {
     /// A watcher of the points of this device.
     pub fn new(device: &SimDevice<VirtualTime>) -> Self {
-        Self::with(VirtualHost::new(device), Vec::from([device.clone()]))
+        Self::on(VirtualHost::new(device))
     }
 
     /// A watcher of the points of this device and the others, which are on one time line. The faults of the host are the first one's.
@@ -224,15 +223,30 @@ impl VirtualWatcher {
     /// # Ok::<(), wakeline_core::Error>(())
     /// ```
     pub fn of(device: &SimDevice<VirtualTime>, others: &[SimDevice<VirtualTime>]) -> Self {
-        let host = others.iter().fold(VirtualHost::new(device), VirtualHost::and);
-        let devices = core::iter::once(device).chain(others).cloned().collect();
-        Self::with(host, devices)
+        Self::on(others.iter().fold(VirtualHost::new(device), VirtualHost::and))
     }
 
-    fn with(host: VirtualHost, devices: Vec<SimDevice<VirtualTime>>) -> Self {
+    /// A watcher of the points of all devices of this host.
+    ///
+    /// ```
+    /// use wakeline_core::{Charge, Nanos, Tend};
+    /// use wakeline_sim::{SimConfig, SimDevice, VirtualHost, VirtualTime, VirtualWatcher};
+    /// let time = VirtualTime::new();
+    /// let device = |_| SimDevice::new(time.clone(), SimConfig::exact());
+    /// let (one, other) = (device(0)?, device(1)?);
+    /// let watcher = VirtualWatcher::on(VirtualHost::new(&one).and(&other));
+    /// let plan = "flag:park_us=50,backstop_us=1000".parse()?;
+    /// for stream in [one.stream()?, other.stream()?] {
+    ///     stream.launch(Nanos::from_micros(50))?;
+    ///     watcher.tend(stream.point(), &Charge::new(&plan), (), |ended| assert!(ended.is_ok()));
+    /// }
+    /// while watcher.turn() {}
+    /// assert_eq!(watcher.pending(), 0);
+    /// # Ok::<(), wakeline_core::Error>(())
+    /// ```
+    pub fn on(host: VirtualHost) -> Self {
         let inner = Inner {
             host,
-            devices,
             flights: Lock::new(Vec::new()),
             closed: AtomicBool::new(false),
             looks: Lock::new(0),
@@ -266,13 +280,7 @@ impl VirtualWatcher {
         let now = inner.host.now();
         let mut flights = core::mem::take(&mut *inner.flights.lock());
         let due = flights.iter().map(|flight| flight.due(now)).min();
-        let next = inner
-            .devices
-            .iter()
-            .map(|device| device.with(|state| state.next_due()))
-            .min()
-            .unwrap_or(Instant::MAX);
-        let until = due.unwrap_or(next);
+        let until = due.unwrap_or_else(|| inner.host.next_due());
         if until < Instant::MAX {
             inner.host.park(None, until, || flights.iter().any(|flight| flight.reached()));
         }
@@ -307,6 +315,18 @@ impl VirtualWatcher {
         self.inner.closed.store(true, Ordering::Release);
         let flights = core::mem::take(&mut *self.inner.flights.lock());
         flights.into_iter().for_each(Fly::tell);
+    }
+
+    /// When it has to look at one of its points by, whatever their words say: `None` where it has none. For whoever lets time pass for
+    /// several watchers, from one moment at which something is due to the next, and has each [look](Self::look) then.
+    pub fn due(&self) -> Option<Instant> {
+        let now = self.inner.host.now();
+        self.inner.flights.lock().iter().map(|flight| flight.due(now)).min()
+    }
+
+    /// Looks at its points, and tells of those that have ended by now. Lets no time pass but that of its driver calls.
+    pub fn look(&self) {
+        self.settle();
     }
 
     /// Tells of all that has ended by now. No lock is held where it does.

@@ -1,42 +1,45 @@
 //! A random program: what it does to futures, and what it knows of their results.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use wakeline_core::{CancelToken, Error, Nanos};
-use wakeline_ops::{
-    Completion, DeviceFuture, DeviceOp, LeastLoaded, Runtime, RuntimeConfig, Shared, SingleStream,
-    StreamPoolRoundRobin,
-};
-use wakeline_sim::{Faults, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
+use wakeline_ops::{DeviceFuture, DeviceOp, LeastLoaded, Runtime, Shared, SingleStream};
+use wakeline_sim::SimDevice;
 use wakeline_tensor::{FromHost, Tensor};
 
-use crate::How;
-use crate::common::CONFIG;
+use super::Way;
+use crate::caught::Caught;
+use crate::dice::Dice;
 
+/// Memory of a program: [`LEN`] times the same byte.
 pub(crate) type Bytes = Tensor<u8, SimDevice>;
+
+/// A read under way, or something else that ends with bytes.
 pub(crate) type Boxed = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>>>>;
 
+/// How long memory is.
 pub(crate) const LEN: usize = 16;
 
 /// The most buffers that a forgotten future keeps.
 const FORGOTTEN: usize = 8;
 
-/// Numbers from a seed.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    pub(crate) fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-}
+/// What becomes of an operation, by its number.
+const ENDS: [&str; 9] = [
+    "dropped",
+    "polled",
+    "polled",
+    "polled and forgotten",
+    "waited for on the spot, or awaited",
+    "awaited",
+    "awaited",
+    "awaited",
+    "awaited",
+];
 
 /// A waker that panics as it is called.
 struct Panics;
@@ -47,9 +50,10 @@ impl Wake for Panics {
     }
 }
 
-pub(crate) struct Program {
+/// One task: what it has, and how its operations come to their ends.
+pub(crate) struct Program<W> {
+    pub(crate) way: W,
     pub(crate) device: SimDevice,
-    pub(crate) watcher: VirtualWatcher,
     pub(crate) runtime: Runtime<SimDevice>,
     pub(crate) dice: Dice,
     pub(crate) tensors: Vec<(Bytes, u8)>,
@@ -57,44 +61,23 @@ pub(crate) struct Program {
     pub(crate) tokens: Vec<CancelToken>,
     pub(crate) shared: Vec<(Shared<FromHost<u8, SimDevice>>, u8)>,
     /// The most buffers that forgotten futures can keep.
-    pub(crate) forgotten: usize,
+    pub(crate) forgotten: Rc<Cell<usize>>,
 }
 
-impl Program {
-    pub(crate) fn new(seed: u64, faults: &Faults, how: How) -> Option<Self> {
-        let mut dice = Dice(seed ^ 0x5A4D);
-        let copy_ns = 1 + dice.below(60_000);
-        let launch_ns = dice.below(3) * 700;
-        let store_latency_ns = dice.below(2) * 2_300;
-        let config = SimConfig {
-            seed,
-            copy_ns,
-            launch_ns,
-            store_latency_ns,
-            query_ns: 300,
-            faults: *faults,
-            ..CONFIG
-        };
-        let device = SimDevice::new(VirtualTime::new(), config).ok()?;
-        let watcher = VirtualWatcher::new(&device);
-        watcher.let_tasks_watch(how.watches);
-        let completion = match dice.below(6) {
-            0 => Completion::Callback,
-            1 => Completion::Poll,
-            _ => Completion::Word,
-        };
-        let spin_us = [0, 50, 200][usize::try_from(dice.below(3)).unwrap()];
-        let mut setup = RuntimeConfig::default();
-        if how.watches {
-            setup = setup.completion(completion).spin_us(spin_us).unwrap();
-        }
-        if let Some(plan) = how.plan {
-            setup = setup.plan(plan.parse().unwrap());
-        }
-        let policy = StreamPoolRoundRobin::new(3).unwrap();
-        let runtime = Runtime::with_config(device.clone(), &policy, watcher.clone(), setup).ok()?;
+impl<W: Way> Program<W> {
+    pub(crate) fn new(way: W, device: SimDevice, runtime: Runtime<SimDevice>) -> Self {
         let (tensors, pending, tokens, shared) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Some(Self { device, watcher, runtime, dice, tensors, pending, tokens, shared, forgotten: 0 })
+        Self {
+            way,
+            device,
+            runtime,
+            dice: Dice::new(0),
+            tensors,
+            pending,
+            tokens,
+            shared,
+            forgotten: Rc::default(),
+        }
     }
 
     /// Binds an operation, with any wishes.
@@ -109,7 +92,7 @@ impl Program {
             future = future.schedule(&SingleStream);
         }
         if self.dice.one_in(6) {
-            future = future.late_us(u32::try_from(self.dice.below(600)).unwrap());
+            future = future.late_us(u32::try_from(self.dice.below(600)).unwrap_or(0));
         }
         if self.dice.one_in(6) {
             future = future.keyed(self.dice.below(3));
@@ -131,16 +114,26 @@ impl Program {
         catch_unwind(AssertUnwindSafe(|| Pin::new(future).poll(&mut Context::from_waker(&waker)))).ok()
     }
 
+    /// Something was forgotten, and keeps so many buffers at most.
+    pub(crate) fn may_keep(&self, buffers: usize) {
+        self.forgotten.set(self.forgotten.get() + buffers);
+    }
+
     /// Forgets one that may be in flight.
     pub(crate) fn forget<F>(&mut self, future: F) {
         std::mem::forget(future);
-        self.forgotten += FORGOTTEN;
+        self.may_keep(FORGOTTEN);
     }
 
     /// Runs an operation in one of the ways there are; its output where it was waited for.
-    pub(crate) fn ends<O: DeviceOp<Device = SimDevice>>(&mut self, op: O) -> Option<<O as DeviceOp>::Output> {
+    pub(crate) async fn ends<O: DeviceOp<Device = SimDevice>>(
+        &mut self,
+        op: O,
+    ) -> Option<<O as DeviceOp>::Output> {
         let mut future = self.wishes(op);
-        match self.dice.below(9) {
+        let end = self.dice.below(9);
+        self.way.note(|| format!("  an operation, {}", ENDS[usize::try_from(end).unwrap_or(0)]));
+        match end {
             0 => drop(future),
             1 | 2 => {
                 for _ in 0..self.dice.below(4) {
@@ -148,7 +141,7 @@ impl Program {
                         return result.ok();
                     }
                     if self.dice.one_in(3) {
-                        self.watcher.turn();
+                        self.way.moment().await;
                     }
                 }
             }
@@ -157,32 +150,34 @@ impl Program {
                     self.forget(future);
                 }
             }
-            4 => return future.sync().ok(),
-            _ => return self.watcher.run(future).ok()?.ok(),
+            4 if self.way.may_block() => return future.sync().ok(),
+            _ => return self.way.wait(future).await.ok()?.ok(),
         }
         None
     }
 
-    pub(crate) fn step(&mut self) {
-        match self.dice.below(15) {
+    pub(crate) async fn step(&mut self) {
+        let step = self.dice.below(15);
+        self.way.note(|| format!("  step {step} of 15"));
+        match step {
             0 => {
-                let byte = u8::try_from(self.dice.below(200)).unwrap();
-                if let Some(tensor) = self.ends(Tensor::full(LEN, byte)) {
+                let byte = self.byte();
+                if let Some(tensor) = self.ends(Tensor::full(LEN, byte)).await {
                     self.tensors.push((tensor, byte));
                 }
             }
             1 => {
                 let through = Tensor::from_host(vec![7; LEN])
                     .then(|from: Bytes| Tensor::full(LEN, 9).then(move |to| from.copy_to(to)));
-                if let Some(tensor) = self.ends(through) {
+                if let Some(tensor) = self.ends(through).await {
                     self.tensors.push((tensor, 7));
                 }
             }
             2 if self.tensors.len() > 1 => {
-                let target = usize::try_from(self.dice.below(self.tensors.len() as u64)).unwrap();
+                let target = self.dice.place(self.tensors.len());
                 let (target, _) = self.tensors.swap_remove(target);
                 let (copy, byte) = (self.tensors[0].0.copy_to(target), self.tensors[0].1);
-                if let Some(tensor) = self.ends(copy) {
+                if let Some(tensor) = self.ends(copy).await {
                     self.tensors.push((tensor, byte));
                 }
             }
@@ -195,7 +190,7 @@ impl Program {
             }
             4 if !self.pending.is_empty() => {
                 let (read, byte) = self.pending.swap_remove(0);
-                if let Ok(Ok(bytes)) = self.watcher.run(read) {
+                if let Ok(Ok(bytes)) = self.way.wait(read).await {
                     assert_eq!(bytes, [byte; LEN]);
                 }
             }
@@ -211,19 +206,16 @@ impl Program {
                     assert!(bytes.is_empty(), "on purpose");
                 });
                 let future = self.wishes(op);
-                let watcher = self.watcher.clone();
-                drop(catch_unwind(AssertUnwindSafe(move || watcher.run(future))));
+                drop(self.way.wait(Caught::new(future)).await);
             }
             7 if !self.tokens.is_empty() => {
-                let token = usize::try_from(self.dice.below(self.tokens.len() as u64)).unwrap();
+                let token = self.dice.place(self.tokens.len());
                 let token = self.tokens.swap_remove(token);
                 // The bell may call a waker that panics, which is not told to who cancels.
                 token.cancel();
             }
-            8 | 9 => {
-                self.watcher.turn();
-            }
-            _ => self.compose(),
+            8 | 9 => self.way.moment().await,
+            _ => self.compose().await,
         }
     }
 
@@ -232,7 +224,7 @@ impl Program {
         if self.pending.is_empty() {
             return;
         }
-        let at = usize::try_from(self.dice.below(self.pending.len() as u64)).unwrap();
+        let at = self.dice.place(self.pending.len());
         let (mut read, byte) = self.pending.swap_remove(at);
         match self.dice.below(5) {
             0 => {

@@ -4,20 +4,22 @@
 use wakeline_core::{Error, Nanos};
 use wakeline_ops::port::Shape;
 use wakeline_ops::{Boxed as BoxedOp, DeviceOp, all, value, zip};
-use wakeline_sim::{Faults, SimDevice, SimKernel};
+use wakeline_sim::{SimDevice, SimKernel};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
-use crate::program::{Boxed, Bytes, LEN, Program};
-use crate::{How, STRICT, TRUSTING, WATCHING, WATCHING_STRICT, honest, quietly, seeds_or, swarm};
+use super::Way;
+use super::program::{Boxed, Bytes, LEN, Program};
+use crate::dice::Dice;
 
-/// How many programs there are where nothing else is said; see the head of `main.rs`.
-const SEEDS: u64 = 5_000;
-const STEPS: u64 = 16;
+/// How many steps a program has.
+pub(crate) const STEPS: u32 = 16;
+
+/// How deep a tree is.
 const DEPTH: u32 = 4;
 const COUNTERS: usize = 3;
 
 /// The most buffers that the flight of a tree keeps.
-const BUFFERS: usize = 2 * COUNTERS + 2;
+pub(crate) const BUFFERS: usize = 2 * COUNTERS + 2;
 
 const ONE: Shape = Shape::new([1; 3], [1; 3]);
 
@@ -30,8 +32,8 @@ struct Counter {
 }
 
 /// What the trees of a program share.
-struct Trees {
-    program: Program,
+pub(crate) struct Trees<W> {
+    program: Program<W>,
     counters: Vec<Counter>,
     /// Written and read by anybody, in any order.
     scratch: Bytes,
@@ -49,8 +51,8 @@ fn adds(run: Nanos, to: &Bytes, from: &Bytes, plus: u8) -> Launch<SimDevice> {
     }
 }
 
-impl Trees {
-    fn new(program: Program) -> Option<Self> {
+impl<W: Way> Trees<W> {
+    pub(crate) fn new(program: Program<W>) -> Option<Self> {
         let made = (0..=COUNTERS).map_while(|_| Tensor::full(LEN, 0_u8).on(&program.runtime).sync().ok());
         let mut made: Vec<_> = made.collect();
         let scratch = made.pop()?;
@@ -63,14 +65,14 @@ impl Trees {
     }
 
     fn at(&mut self) -> usize {
-        usize::try_from(self.dice(COUNTERS as u64)).unwrap()
+        self.program.dice.place(COUNTERS)
     }
 
     /// A tree, and what it adds to each counter.
     fn tree(&mut self, depth: u32, sums: &mut [u8; COUNTERS]) -> Tree {
         match if depth == 0 { self.dice(5) } else { self.dice(12) } {
             0..=2 => {
-                let (at, plus) = (self.at(), u8::try_from(self.dice(200)).unwrap());
+                let (at, plus) = (self.at(), self.program.byte());
                 let run = Nanos::from_nanos(1 + self.dice(40_000));
                 sums[at] = sums[at].wrapping_add(plus);
                 let counter = &self.counters[at].tensor;
@@ -114,15 +116,15 @@ impl Trees {
     }
 
     /// Runs one in any way.
-    fn runs_one(&mut self) {
+    async fn runs_one(&mut self) {
         let mut sums = [0; COUNTERS];
         let tree = self.tree(DEPTH, &mut sums);
-        let ended = self.program.ends(tree).is_some();
+        let ended = self.program.ends(tree).await.is_some();
         self.learn(ended.then_some(sums));
     }
 
     /// Has some in flight at a time.
-    fn runs_some(&mut self) {
+    async fn runs_some(&mut self) {
         let mut sums = [0; COUNTERS];
         let mut flying: Vec<Boxed> = Vec::new();
         let mut all_well = true;
@@ -137,7 +139,7 @@ impl Trees {
             }
         }
         for future in flying {
-            let result: Result<Result<_, Error>, _> = self.program.watcher.run(future);
+            let result: Result<Result<_, Error>, _> = self.program.way.wait(future).await;
             all_well &= matches!(result, Ok(Ok(_)));
         }
         self.learn(all_well.then_some(sums));
@@ -151,10 +153,10 @@ impl Trees {
     }
 
     /// Reads them. Some whose number is not known are made anew, the others are used on.
-    fn checks(&mut self) {
+    pub(crate) async fn checks(&mut self) {
         for at in 0..COUNTERS {
             let (read, number) = (self.counters[at].tensor.to_host(), self.counters[at].number);
-            match (self.program.ends(read), number) {
+            match (self.program.ends(read).await, number) {
                 (Some(bytes), Some(number)) => assert_eq!(bytes, [number; LEN]),
                 (_, None) if self.program.dice.one_in(2) => {
                     let made = Tensor::full(LEN, 0_u8).on(&self.program.runtime).sync();
@@ -167,68 +169,22 @@ impl Trees {
         }
     }
 
-    fn step(&mut self) {
+    pub(crate) fn draw(&mut self, dice: Dice) {
+        self.program.dice = dice;
+    }
+
+    pub(crate) async fn step(&mut self) {
         match self.dice(8) {
-            0..=2 => self.runs_one(),
-            3 | 4 => self.runs_some(),
-            5 | 6 => self.checks(),
-            _ => self.program.step(),
+            0..=2 => self.runs_one().await,
+            3 | 4 => self.runs_some().await,
+            5 | 6 => self.checks().await,
+            _ => self.program.step().await,
         }
     }
-}
 
-/// Runs the program of a seed; whether the device was well, and whether all numbers were known at the end.
-fn run(seed: u64, faults: &Faults, how: How) -> (bool, bool) {
-    let Some(program) = Program::new(seed ^ 0x7EE5, faults, how) else { return (false, false) };
-    let Some(mut trees) = Trees::new(program) else { return (false, false) };
-    for _ in 0..STEPS {
-        trees.step();
+    /// Lets go of the buffers; whether all that was in them was known.
+    pub(crate) fn end(self) -> (Program<W>, bool) {
+        let known = self.counters.iter().all(|counter| counter.number.is_some());
+        (self.program, known)
     }
-    trees.checks();
-    let Trees { program, counters, scratch } = trees;
-    let known = counters.iter().all(|counter| counter.number.is_some());
-    drop((counters, scratch));
-    (program.ends_clean(seed, BUFFERS), known)
-}
-
-#[test]
-fn trees_that_use_the_same_buffers_in_many_streams() {
-    quietly(|| {
-        let all = seeds_or(SEEDS);
-        let total = all.end - all.start;
-        let (mut well, mut known) = (0, 0);
-        for seed in all {
-            let faults = match seed % 8 {
-                1 | 5 => Faults::none(),
-                _ if seed % 4 == 0 => swarm(seed),
-                _ => honest(seed),
-            };
-            let how = match (seed % 4 == 0, seed % 3 == 0) {
-                (true, true) => STRICT,
-                (true, false) => WATCHING_STRICT,
-                (false, true) => TRUSTING,
-                (false, false) => WATCHING,
-            };
-            let (ended_well, ended_known) = run(seed, &faults, how);
-            well += u64::from(ended_well);
-            known += u64::from(ended_known);
-        }
-        assert!(
-            total < 100 || (total / 8..total).contains(&well),
-            "both kinds of devices were there: {well}"
-        );
-        assert!(total < 100 || known > total / 20, "some numbers are known to the end: {known}");
-    });
-}
-
-#[test]
-fn a_fault_at_each_call_of_some_trees() {
-    quietly(|| {
-        for seed in 0..6 {
-            for call in 1..100 {
-                let faults = Faults { fault_at_call: Some(call), ..Faults::none() };
-                run(seed, &faults, if seed % 2 == 0 { STRICT } else { WATCHING });
-            }
-        }
-    });
 }

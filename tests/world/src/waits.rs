@@ -25,7 +25,9 @@ use wakeline_core::{
 };
 use wakeline_sim::{Faults, SimConfig, SimDevice, SimStream, VirtualHost, VirtualTime};
 
+use crate::faults::kept;
 use crate::probe::{Probe, Probed, within_bounds};
+use crate::script::{Part, Script};
 
 /// What a program of waits came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -100,6 +102,7 @@ struct Program<'h, 'p> {
 }
 
 /// One wait, as drawn.
+#[derive(Debug)]
 struct Drawn {
     plan: WaitPlan,
     length: Nanos,
@@ -113,17 +116,18 @@ struct Drawn {
 /// # Errors
 ///
 /// What promise was broken, by which wait.
-pub fn run(seed: u64) -> Result<Summary, String> {
-    within_bounds(|| program(seed))?
+pub fn run(seed: u64, script: &Script) -> Result<Summary, String> {
+    within_bounds(|| program(seed, script))?
 }
 
-fn program(seed: u64) -> Result<Summary, String> {
+fn program(seed: u64, script: &Script) -> Result<Summary, String> {
     let mut draw = Draw(Pcg32::seed_from_u64(seed));
     let mut faults = if draw.one_in(4) { Faults::none() } else { Faults::swarm(seed) };
     if draw.one_in(2) {
         faults = faults.survivable();
     }
     let fatal = faults != faults.survivable();
+    let faults = kept(&faults, 0, script);
     let config = SimConfig {
         seed,
         query_ns: 100 + u64::from(draw.below(2_000)),
@@ -138,19 +142,23 @@ fn program(seed: u64) -> Result<Summary, String> {
     let probe = Probe::new(&host, token.clone().map(|token| (1 + u64::from(draw.below(60)), token)));
     let inline = draw.one_in(3);
     let mut streams = Vec::new();
-    for _ in 0..=draw.below(STREAMS_MAX) {
+    for key in 0..=draw.below(STREAMS_MAX) {
         // A device that faults at this call has no program to judge.
         let Ok(stream) = device.stream() else { return Ok(Summary::default()) };
         let mut waits = Vec::new();
-        for _ in 0..=draw.below(WAITS_MAX) {
+        for number in 0..=draw.below(WAITS_MAX) {
             // A block keeps the whole executor waiting, so it is drawn for inline runs alone.
             let plan = draw.one_of(if inline { &PLANS } else { &PLANS[1..] });
-            waits.push(Drawn {
+            let wait = Drawn {
                 plan: plan.parse().map_err(text)?,
                 length: draw.length(),
                 deadline: (fatal || draw.one_in(3)).then(|| draw.length() + draw.length()),
                 drop_after: draw.one_in(8).then(|| draw.below(4)),
-            });
+            };
+            if script.runs(Part::Step(key, number)) {
+                script.note(|| format!("stream {key}, wait {number}: {wait:?}"));
+                waits.push(wait);
+            }
         }
         streams.push((stream, waits));
     }

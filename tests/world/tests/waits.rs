@@ -1,14 +1,15 @@
-//! Simulated programs of waits from seeds, as many as fit into a test; `cargo xtask soak` runs more.
+//! Programs of bare waits from seeds, as many as fit into a test; `cargo xtask soak` runs more.
 
 #![allow(clippy::unwrap_used, clippy::large_types_passed_by_value, reason = "tests")]
 
-use wakeline_tests::waits::{self, Summary};
+use wakeline_world::script::Script;
+use wakeline_world::waits::{self, Summary};
 
 #[test]
 fn no_wait_of_ten_thousand_programs_is_lost_or_late() {
     let mut summary = Summary::default();
     for seed in 0..10_000 {
-        match waits::run(seed) {
+        match waits::run(seed, &Script::all()) {
             Ok(one) => summary += one,
             Err(broken) => panic!("seed {seed}: {broken}"),
         }
@@ -24,6 +25,6 @@ fn no_wait_of_ten_thousand_programs_is_lost_or_late() {
 #[test]
 fn a_seed_gives_the_same_run_every_time() {
     for seed in 0..200 {
-        assert_eq!(waits::run(seed), waits::run(seed), "seed {seed}");
+        assert_eq!(waits::run(seed, &Script::all()), waits::run(seed, &Script::all()), "seed {seed}");
     }
 }

@@ -5,18 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use wakeline_core::{Error, ErrorCode, Nanos};
 use wakeline_ops::port::{Priority, Shape};
 use wakeline_ops::{DeviceOp, Graph, Recorder, zip};
-use wakeline_sim::{Faults, SimDevice, SimKernel};
+use wakeline_sim::{SimDevice, SimKernel};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch, set_kernel};
 
-use crate::program::{Boxed, Bytes, LEN, Program};
-use crate::{How, STRICT, TRUSTING, WATCHING, WATCHING_STRICT, honest, quietly, seeds_or, swarm};
-
-/// How many programs there are where nothing else is said; see the head of `main.rs`.
-const SEEDS: u64 = 400;
-const STEPS: u64 = 24;
+use super::Way;
+use super::program::{Boxed, Bytes, LEN, Program};
 
 /// The most buffers that a flight of a graph keeps, by which what was leaked is accounted for.
-const BUFFERS: usize = 8;
+pub(crate) const BUFFERS: usize = 8;
 
 const ONE: Shape = Shape::new([1; 3], [1; 3]);
 
@@ -45,8 +41,9 @@ fn add(run: Nanos, to: &Bytes, from: &Bytes, plus: u8) -> Launch<SimDevice> {
     unsafe { launch(adds(run), ONE, args(to, from, plus)) }
 }
 
-pub(crate) struct Graphs {
-    program: Program,
+/// A program that has graphs as well.
+pub(crate) struct Graphs<W> {
+    pub(crate) program: Program<W>,
     made: Vec<Made>,
     /// What was submitted and may still end.
     flying: Vec<Boxed>,
@@ -65,13 +62,27 @@ fn record(
     graph.record(add(run, second, first, 5))
 }
 
-impl Graphs {
+impl<W: Way> Graphs<W> {
+    pub(crate) fn new(program: Program<W>) -> Self {
+        Self { program, made: Vec::new(), flying: Vec::new() }
+    }
+
+    /// Whether it has any.
+    pub(crate) fn has_some(&self) -> bool {
+        !self.made.is_empty()
+    }
+
+    /// Lets all of them go, and what is under way.
+    pub(crate) fn end(self) -> Program<W> {
+        self.program
+    }
+
     fn dice(&mut self, bound: u64) -> u64 {
         self.program.dice.below(bound)
     }
 
     fn byte(&mut self) -> u8 {
-        u8::try_from(self.dice(200)).unwrap()
+        self.program.byte()
     }
 
     fn run_time(&mut self) -> Nanos {
@@ -79,18 +90,22 @@ impl Graphs {
     }
 
     fn at(&mut self) -> Option<usize> {
-        let count = self.made.len() as u64;
-        (count > 0).then(|| usize::try_from(self.dice(count)).unwrap())
+        let count = self.made.len();
+        (count > 0).then(|| self.program.dice.place(count))
     }
 
-    fn captures(&mut self) {
+    async fn captures(&mut self) {
         let runtime = self.program.runtime.clone();
-        let tensors: Vec<_> = (0..3)
-            .map_while(|_| {
-                let byte = self.byte();
-                Tensor::full(LEN, byte).on(&runtime).sync().ok()
-            })
-            .collect();
+        let mut tensors = Vec::new();
+        for _ in 0..3 {
+            let full = Tensor::full(LEN, self.byte()).on(&runtime);
+            let made = if self.dice(2) == 0 && self.program.way.may_block() {
+                full.sync().ok()
+            } else {
+                self.program.way.wait(full).await.ok().and_then(Result::ok)
+            };
+            tensors.extend(made);
+        }
         let Ok([input, first, second]) = <[Bytes; 3]>::try_from(tensors) else { return };
         let Ok(stream) = runtime.stream(Priority::Normal) else { return };
         let (outputs, plus, run) = ([first, second], self.byte(), self.run_time());
@@ -105,7 +120,7 @@ impl Graphs {
             Graph::scope(&stream, |graph| {
                 record(graph, (&input, &outputs, plus), run, &mut || {
                     for _ in 0..turns {
-                        program.watcher.turn();
+                        program.way.turn();
                         drop(dropped.pop());
                     }
                     match fate {
@@ -139,19 +154,19 @@ impl Graphs {
     }
 
     /// Launches one in any way; where it is sure that it has run, looks at what it did.
-    fn launches(&mut self) {
+    async fn launches(&mut self) {
         let Some(at) = self.at() else { return };
         let launch = self.made[at].graph.launch();
-        if self.program.ends(launch).is_some() {
-            self.checks(at);
+        if self.program.ends(launch).await.is_some() {
+            self.checks(at).await;
         }
     }
 
-    fn checks(&mut self, at: usize) {
+    async fn checks(&mut self, at: usize) {
         let Made { input, outputs: [first, second], plus, .. } = &self.made[at];
         let read = zip!(input.to_host(), first.to_host(), second.to_host()).in_one_stream();
         let plus = *plus;
-        if let Some((input, first, second)) = self.program.ends(read) {
+        if let Some((input, first, second)) = self.program.ends(read).await {
             let wanted = |plus: u8| input.iter().map(|byte| byte.wrapping_add(plus)).collect::<Vec<_>>();
             assert_eq!((first, second), (wanted(plus), wanted(plus.wrapping_add(5))));
         }
@@ -203,8 +218,8 @@ impl Graphs {
         if stream.raw().begin_capture().is_err() {
             return;
         }
-        let refused = self.made[at].graph.launch().sync_on(&stream).unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::StreamCapturing);
+        let refused = self.made[at].graph.launch().sync_on(&stream);
+        assert_eq!(refused.map_err(|error| error.code()), Err(ErrorCode::StreamCapturing));
         drop(stream.raw().end_capture());
     }
 
@@ -217,10 +232,12 @@ impl Graphs {
         drop(made);
     }
 
-    fn step(&mut self) {
-        match self.dice(16) {
-            0..=2 => self.captures(),
-            3..=5 => self.launches(),
+    pub(crate) async fn step(&mut self) {
+        let step = self.dice(16);
+        self.program.way.note(|| format!("  step {step} of 16 with graphs"));
+        match step {
+            0..=2 => self.captures().await,
+            3..=5 => self.launches().await,
             6 | 7 => self.leaves_pending(),
             8 => self.updates(),
             9 => self.changes(),
@@ -232,71 +249,13 @@ impl Graphs {
                     0 => drop(future),
                     1 => {
                         std::mem::forget(future);
-                        self.program.forgotten += BUFFERS;
+                        self.program.may_keep(BUFFERS);
                     }
-                    _ => drop(self.program.watcher.run(future)),
+                    _ => drop(self.program.way.wait(future).await),
                 }
             }
-            13 => {
-                self.program.watcher.turn();
-            }
-            _ => self.program.step(),
+            13 => self.program.way.moment().await,
+            _ => self.program.step().await,
         }
     }
-}
-
-/// Runs the program of a seed, and says whether the device was well at the end, and whether a graph was made.
-fn run(seed: u64, faults: &Faults, how: How) -> (bool, bool) {
-    let Some(program) = Program::new(seed ^ 0x6A4F, faults, how) else { return (false, false) };
-    let mut graphs = Graphs { program, made: Vec::new(), flying: Vec::new() };
-    let mut made = false;
-    for _ in 0..STEPS {
-        graphs.step();
-        made |= !graphs.made.is_empty();
-    }
-    let Graphs { program, made: left, flying } = graphs;
-    drop((left, flying));
-    (program.ends_clean(seed, BUFFERS), made)
-}
-
-#[test]
-fn programs_with_graphs_that_are_captured_while_others_wait_fault_and_are_dropped() {
-    quietly(|| {
-        let all = seeds_or(SEEDS);
-        let total = all.end - all.start;
-        let (mut well, mut made) = (0, 0);
-        for seed in all {
-            let faults = match seed % 8 {
-                1 | 5 => Faults::none(),
-                _ if seed % 4 == 0 => swarm(seed),
-                _ => honest(seed),
-            };
-            let how = match (seed % 4 == 0, seed % 3 == 0) {
-                (true, true) => STRICT,
-                (true, false) => WATCHING_STRICT,
-                (false, true) => TRUSTING,
-                (false, false) => WATCHING,
-            };
-            let (ended_well, with_graphs) = run(seed, &faults, how);
-            well += u64::from(ended_well);
-            made += u64::from(with_graphs);
-        }
-        assert!(
-            total < 100 || (total / 8..total).contains(&well),
-            "both kinds of devices were there: {well}"
-        );
-        assert!(total < 100 || made > total / 2, "most have graphs: {made}");
-    });
-}
-
-#[test]
-fn a_fault_at_each_call_of_programs_with_graphs() {
-    quietly(|| {
-        for seed in 0..4 {
-            for call in 1..100 {
-                let faults = Faults { fault_at_call: Some(call), ..Faults::none() };
-                run(seed, &faults, if seed % 2 == 0 { STRICT } else { WATCHING });
-            }
-        }
-    });
 }

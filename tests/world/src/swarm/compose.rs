@@ -1,15 +1,16 @@
 //! The steps of a program that compose.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 
-use wakeline_core::{Clock, Error, ErrorCode, Nanos};
+use wakeline_core::{Error, ErrorCode, Nanos};
 use wakeline_ops::{DeviceOp, Submission, all, gate, unzip, value, with_context, zip};
 use wakeline_sim::SimDevice;
 use wakeline_tensor::Tensor;
 
-use crate::program::{Boxed, Bytes, LEN, Program};
+use super::Way;
+use super::program::{Boxed, Bytes, LEN, Program};
+use crate::caught::Caught;
 
 /// A gate stays closed for that long at most.
 const CLOSED_US_MAX: u64 = 400;
@@ -19,6 +20,22 @@ const READS_MAX: usize = 6;
 
 /// As many operations in one submission at most.
 const LARGE_MAX: u64 = 2_000;
+
+/// The steps by their numbers.
+const NAMES: [&str; 12] = [
+    "branches",
+    "a diamond",
+    "many reads",
+    "a shared operation",
+    "parts of one",
+    "a gate",
+    "a gate",
+    "one within another",
+    "a branch that fails",
+    "boxes",
+    "a large one",
+    "a shared operation of several tasks",
+];
 
 /// So many launches that keep nothing.
 fn launches(count: u64) -> impl DeviceOp<Device = SimDevice, Pending = Vec<()>, Output = Vec<()>> {
@@ -33,41 +50,43 @@ fn full(byte: u8) -> impl DeviceOp<Device = SimDevice, Pending = Bytes, Output =
     Tensor::full(LEN, byte)
 }
 
-impl Program {
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.dice.below(200)).unwrap()
+impl<W: Way> Program<W> {
+    pub(crate) fn byte(&mut self) -> u8 {
+        u8::try_from(self.dice.below(200)).unwrap_or(0)
     }
 
-    pub(crate) fn compose(&mut self) {
-        match self.dice.below(12) {
-            10 => self.large(),
-            11 => self.shares_among_tasks(),
-            0 => self.zips(),
-            1 => self.diamond(),
-            2 => self.reads_many(),
-            3 => self.shares(),
-            4 => self.unzips(),
-            5 | 6 => self.gates(),
-            7 => self.nests(),
-            8 => self.fails_in_a_branch(),
-            _ => self.boxes(),
+    pub(crate) async fn compose(&mut self) {
+        let step = self.dice.below(12);
+        self.way.note(|| format!("  {}", NAMES[usize::try_from(step).unwrap_or(0)]));
+        match step {
+            0 => self.zips().await,
+            1 => self.diamond().await,
+            2 => self.reads_many().await,
+            3 => self.shares().await,
+            4 => self.unzips().await,
+            5 | 6 => self.gates().await,
+            7 => self.nests().await,
+            8 => self.fails_in_a_branch().await,
+            9 => self.boxes().await,
+            10 => self.large().await,
+            _ => self.shares_among_tasks(),
         }
     }
 
-    fn zips(&mut self) {
+    async fn zips(&mut self) {
         let byte = self.byte();
         let op = zip!(full(byte), full(byte).then(|from| full(9).then(move |to| from.copy_to(to))), byte);
         let (one, other, byte) = if self.dice.one_in(3) {
-            let Some(output) = self.ends(op.in_one_stream()) else { return };
+            let Some(output) = self.ends(op.in_one_stream()).await else { return };
             output
         } else {
-            let Some(output) = self.ends(op) else { return };
+            let Some(output) = self.ends(op).await else { return };
             output
         };
         self.tensors.extend([(one, byte), (other, byte)]);
     }
 
-    fn diamond(&mut self) {
+    async fn diamond(&mut self) {
         let byte = self.byte();
         let op = Tensor::from_host(vec![byte; LEN]).arc().then(|from: Arc<Bytes>| {
             let (one, other) = (Arc::clone(&from), Arc::clone(&from));
@@ -75,46 +94,46 @@ impl Program {
             let read = full(2).then(move |to| other.copy_to(to)).then(|copy| copy.to_host());
             zip!(copied, zip!(from.to_host(), read))
         });
-        if let Some((tensor, (first, second))) = self.ends(op) {
+        if let Some((tensor, (first, second))) = self.ends(op).await {
             assert_eq!((&first, &second), (&vec![byte; LEN], &vec![byte; LEN]));
             self.tensors.push((tensor, byte));
         }
     }
 
-    fn reads_many(&mut self) {
+    async fn reads_many(&mut self) {
         let some = self.tensors.iter().take(READS_MAX);
         let reads: Vec<_> = some.clone().map(|(tensor, _)| tensor.to_host()).collect();
         let wanted: Vec<_> = some.map(|&(_, byte)| vec![byte; LEN]).collect();
         if self.dice.one_in(2) {
-            if let Some(read) = self.ends(all(reads)) {
+            if let Some(read) = self.ends(all(reads)).await {
                 assert_eq!(read, wanted);
             }
             return;
         }
-        let at_a_time = 1 + usize::try_from(self.dice.below(4)).unwrap();
+        let at_a_time = 1 + self.dice.place(4);
         let mut join = self.runtime.join_all(reads, at_a_time);
         if self.dice.one_in(3) {
             if let Some(Poll::Ready(Ok(read))) = self.poll(&mut join) {
                 assert_eq!(read, wanted);
             }
-        } else if let Ok(Ok(read)) = self.watcher.run(join) {
+        } else if let Ok(Ok(read)) = self.way.wait(join).await {
             assert_eq!(read, wanted);
         }
     }
 
-    fn shares(&mut self) {
+    async fn shares(&mut self) {
         if self.shared.len() < 2 || self.dice.one_in(4) {
             let byte = self.byte();
             self.shared.push((Tensor::from_host(vec![byte; LEN]).shared(), byte));
         }
-        let at = usize::try_from(self.dice.below(self.shared.len() as u64)).unwrap();
+        let at = self.dice.place(self.shared.len());
         let (shared, byte) = (self.shared[at].0.clone(), self.shared[at].1);
         let again = shared.clone();
         let read = zip!(
             shared.then(|tensor: Arc<Bytes>| tensor.to_host()),
             value(()).then(move |()| again).then(|tensor: Arc<Bytes>| tensor.to_host())
         );
-        if let Some((one, other)) = self.ends(read) {
+        if let Some((one, other)) = self.ends(read).await {
             assert_eq!((one, other), (vec![byte; LEN], vec![byte; LEN]));
         }
         if self.dice.one_in(4) {
@@ -123,12 +142,12 @@ impl Program {
     }
 
     /// More than a stream's queue takes, known before or not.
-    fn large(&mut self) {
+    async fn large(&mut self) {
         let many = launches(self.dice.below(LARGE_MAX));
         if self.dice.one_in(2) {
-            self.ends(many);
+            self.ends(many).await;
         } else {
-            self.ends(value(()).then(|()| many));
+            self.ends(value(()).then(|()| many)).await;
         }
     }
 
@@ -152,35 +171,35 @@ impl Program {
         }
     }
 
-    fn unzips(&mut self) {
+    async fn unzips(&mut self) {
         let byte = self.byte();
         let (one, other) = unzip!(zip!(full(byte), full(byte + 1)));
         if self.dice.one_in(2)
-            && let Some(read) = self.ends(other.then(|tensor| tensor.to_host()))
+            && let Some(read) = self.ends(other.then(|tensor| tensor.to_host())).await
         {
             assert_eq!(read, [byte + 1; LEN]);
         }
-        if let Some(tensor) = self.ends(one) {
+        if let Some(tensor) = self.ends(one).await {
             self.tensors.push((tensor, byte));
         }
     }
 
-    /// Whatever becomes of it, it is open at the end: who waits on the spot would let no time pass.
-    fn gates(&mut self) {
+    /// Whatever becomes of it, it is open at the end, or nobody waits on the spot.
+    async fn gates(&mut self) {
         let byte = self.byte();
         let closed = Nanos::from_micros(1 + self.dice.below(CLOSED_US_MAX));
-        let (handle, opened) = gate(closed).unwrap();
+        let Ok((handle, opened)) = gate(closed) else { unreachable!("a closing time within the bound") };
         let step =
             opened.then(move |()| zip!(full(byte), value(byte))).first().then(|tensor| tensor.to_host());
         let mut future: Boxed = Box::pin(self.wishes(step));
         let mut handle = Some(handle);
         if self.dice.one_in(4) {
             // In front of its submission.
-            handle.take().unwrap().open().unwrap();
+            assert!(handle.take().is_some_and(|handle| handle.open().is_ok()), "nobody opened it before");
         }
         let ends = self.poll(&mut future);
         if self.dice.one_in(3) {
-            self.watcher.turn();
+            self.way.moment().await;
         }
         if self.dice.one_in(3) {
             self.behind_a_gate();
@@ -197,17 +216,12 @@ impl Program {
             (Some(Poll::Ready(Err(_))), _) | (_, 0) => drop(future),
             (_, 1) => self.forget(future),
             _ => {
-                if let Ok(Ok(read)) = self.watcher.run(future) {
+                if let Ok(Ok(read)) = self.way.wait(future).await {
                     assert_eq!(read, [byte; LEN]);
                 }
             }
         }
-        let until = self.watcher.now() + Nanos::from_micros(CLOSED_US_MAX);
-        while self.watcher.now() < until && self.watcher.turn() {}
-        // A slow question may have taken the time by itself: what came due meanwhile, the gate's bound too, has its turns still.
-        for _ in 0..=self.watcher.pending() {
-            self.watcher.turn();
-        }
+        self.way.left_closed(Nanos::from_micros(CLOSED_US_MAX)).await;
         drop(handle);
     }
 
@@ -226,19 +240,20 @@ impl Program {
         let mut many = self.wishes(value(()).then(|()| many));
         if let Some(Poll::Ready(Err(error))) = self.poll(&mut many) {
             assert!(self.device.misuses().is_empty(), "{error}");
-            assert!(!error.to_string().contains("the queue of this stream is full"), "{error}");
+            let full = error.to_string().contains("the queue of this stream is full");
+            assert!(!full || self.way.is_shut(), "{error}");
         }
     }
 
-    fn nests(&mut self) {
+    async fn nests(&mut self) {
         let runtime = self.runtime.clone();
         let nested = full(3).then(move |tensor: Bytes| value(tensor.to_host().on(&runtime).sync()));
-        if let Some(result) = self.ends(nested) {
-            assert_eq!(result.unwrap_err().code(), ErrorCode::NestedExecution);
+        if let Some(result) = self.ends(nested).await {
+            assert_eq!(result.map_err(|error| error.code()), Err(ErrorCode::NestedExecution));
         }
     }
 
-    fn fails_in_a_branch(&mut self) {
+    async fn fails_in_a_branch(&mut self) {
         let panics = self.dice.one_in(2);
         let fails = full(4).and_then_with_context(move |submission, tensor| {
             submission.retain(tensor);
@@ -247,19 +262,18 @@ impl Program {
         });
         let op = full(1).then(|tensor: Bytes| zip!(tensor.to_host(), fails, full(2)));
         let mut future = self.wishes(op);
-        let watcher = self.watcher.clone();
-        let failed = catch_unwind(AssertUnwindSafe(move || watcher.run(&mut future)));
-        assert!(!matches!(failed, Ok(Ok(Ok(_)))));
+        let failed = self.way.wait(Caught::new(&mut future)).await;
+        assert!(!matches!(failed, Ok(Some(Ok(_)))));
     }
 
-    fn boxes(&mut self) {
+    async fn boxes(&mut self) {
         let byte = self.byte();
         let boxed = (0..=self.dice.below(5)).map(|n| {
             let op = full(byte).inspect(|tensor| assert_eq!(tensor.len(), LEN)).arc().unwrap_arc();
             if n % 2 == 0 { op.boxed() } else { op.in_one_stream().boxed() }
         });
         let op = all(boxed.collect::<Vec<_>>()).last();
-        if let Some(Some(tensor)) = self.ends(op) {
+        if let Some(Some(tensor)) = self.ends(op).await {
             self.tensors.push((tensor, byte));
         }
     }

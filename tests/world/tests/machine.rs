@@ -3,6 +3,9 @@
 //! Devices differ in how long things take and in whether they reach each other. Whatever happens: the devices see no misuse, a result that is given is the right one,
 //! also of numbers that came from a device which has faulted since, and nothing stays in flight.
 
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -14,9 +17,16 @@ use wakeline_ops::{
 use wakeline_sim::{Faults, MemoryUse, SimConfig, SimDevice, VirtualTime, VirtualWatcher};
 use wakeline_tensor::{Tensor, TensorOp};
 
-use crate::common::CONFIG;
-use crate::program::{Boxed, Bytes, Dice, LEN};
-use crate::{How, STRICT, TRUSTING, WATCHING, honest, quietly, seeds_or, swarm};
+use wakeline_world::caught::caught;
+use wakeline_world::dice::Dice;
+use wakeline_world::faults::{honest, swarm};
+use wakeline_world::swarm::{How, STRICT, TRUSTING, WATCHING};
+
+type Bytes = Tensor<u8, SimDevice>;
+type Boxed = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>>>>;
+
+/// How long memory is.
+const LEN: usize = 16;
 
 const MACHINE_SEEDS: u64 = 2_500;
 const STEPS: u64 = 40;
@@ -41,7 +51,7 @@ struct Program {
 
 impl Program {
     fn new(seed: u64, faults: impl Fn(u64) -> Faults, how: How) -> Option<Self> {
-        let mut dice = Dice(seed ^ 0x0D_E71C);
+        let mut dice = Dice::new(seed ^ 0x0D_E71C);
         let count = 2 + dice.below(4);
         let mut devices: Vec<SimDevice> = Vec::new();
         for number in 0..count {
@@ -54,7 +64,7 @@ impl Program {
                 peer_access: !dice.one_in(3),
                 // Some devices go on whatever becomes of the others.
                 faults: if dice.one_in(3) { Faults::none() } else { faults(seed ^ number << 32) },
-                ..CONFIG
+                ..SimConfig::exact()
             };
             let device = match devices.first() {
                 Some(first) => first.beside(config),
@@ -311,20 +321,21 @@ impl Program {
     }
 }
 
-/// Runs the program of a seed; how many devices were well at its end, and how many results were right.
+/// Runs the program of a seed, and fails with that; how many devices were well at its end, and how many results were right.
 fn run(seed: u64, faults: impl Fn(u64) -> Faults, how: How) -> (usize, u64, u64) {
-    let Some(mut program) = Program::new(seed, faults, how) else { return (0, 0, 0) };
-    for _ in 0..STEPS {
-        program.step();
-    }
-    program.ends_clean(seed)
+    let program = || {
+        let Some(mut program) = Program::new(seed, faults, how) else { return Ok((0, 0, 0)) };
+        for _ in 0..STEPS {
+            program.step();
+        }
+        Ok(program.ends_clean(seed))
+    };
+    caught(program).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"))
 }
 
 #[test]
 fn programs_over_several_devices() {
-    quietly(|| {
-        let all = seeds_or(MACHINE_SEEDS);
-        let total = all.end - all.start;
+        let (all, total) = (0..MACHINE_SEEDS, MACHINE_SEEDS);
         let (mut well, mut right, mut across) = (0, 0, 0);
         for seed in all {
             let (its, gave, crossed) = match seed % 4 {
@@ -340,17 +351,14 @@ fn programs_over_several_devices() {
         let told = format!("{well} devices well, {right} results, {across} copies of {total} programs");
         assert!(total < 1_000 || (well > total && right > 2 * total && across > total), "{told}");
         assert!(total < 1_000 || well < 7 * total / 2, "some have faulted: {told}");
-    });
 }
 
 #[test]
 fn a_fault_of_one_device_at_each_of_its_calls() {
-    quietly(|| {
         for seed in 0..6 {
             for call in 1..60 {
                 let at = Faults { fault_at_call: Some(call), ..Faults::none() };
                 run(seed, |_| at, TRUSTING);
             }
         }
-    });
 }
