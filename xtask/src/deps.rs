@@ -4,12 +4,12 @@
 use anyhow::{Result, bail};
 
 use crate::cmd::Cmd;
-use crate::interop;
+use crate::{interop, licences};
 
 /// What the core may depend on, proc macros aside.
 const ALLOWED: &[&str] = &["bitflags", "futures-core", "thiserror"];
 
-/// Checks the core's direct dependencies against the list, and that all lock files are whole.
+/// Checks the core's direct dependencies against the list, that all lock files are whole, and where all packages come from and under which licence.
 ///
 /// # Errors
 /// Others were found, or a lock file lacks something.
@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     println!("  $ {tree}");
     let extra = extra(&tree.read()?);
     if extra.is_empty() {
-        return Ok(());
+        return licences::run();
     }
     bail!("wakeline-core depends on {}; it may depend on {} only", extra.join(", "), ALLOWED.join(", "))
 }

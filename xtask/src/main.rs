@@ -9,9 +9,11 @@ mod ci;
 mod cmd;
 mod deps;
 mod doctor;
+mod fuzz;
 mod hip;
 mod instructions;
 mod interop;
+mod licences;
 mod loom;
 mod missing;
 mod mutants;
@@ -43,7 +45,7 @@ enum Task {
     Ci(ci::Args),
     /// Check what can be checked of the architecture's invariants
     Tidy,
-    /// Check the direct dependencies of the core
+    /// Check the direct dependencies of the core, and licences and sources of all
     Deps,
     /// Run the tests under loom
     Loom,
@@ -59,6 +61,8 @@ enum Task {
     Picture,
     /// Run many seeded simulated programs, and judge each by the truth
     Soak(soak::Args),
+    /// Read many hostile inputs by whatever reads text
+    Fuzz(fuzz::Args),
     /// Count the instructions of the hot paths and hold them against their limits
     Instructions(AllowMissing),
     /// Fill a folder with executables for a GPU machine without Rust: tests, examples, benches and a script that runs them
@@ -102,6 +106,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Package(args) => package::run(&args),
         Task::Picture => picture::run(),
         Task::Soak(args) => soak::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),
         Task::Doctor(args) => return doctor::run(args),

@@ -71,7 +71,12 @@ const SOAK_LIMIT_S: u64 = 540;
 pub(crate) const STEPS: &[Step] = &[
     step("fmt", "the code is formatted", Group::Lints, fmt),
     step("tidy", "the architecture's invariants hold", Group::Lints, tidy::run),
-    step("deps", "the core's dependencies are the listed ones", Group::Lints, deps::run),
+    step(
+        "deps",
+        "the core's dependencies are the listed ones, all of known licence and source",
+        Group::Lints,
+        deps::run,
+    ),
     step("clippy", "no warnings, nothing newer than the minimum Rust version", Group::Lints, clippy),
     Step { is_tests: true, ..step("tests", "the tests pass, those in the docs too", Group::Tests, tests) },
     step("docs", "the docs build without a warning", Group::Docs, docs),

@@ -28,7 +28,8 @@ mod on_the_stand_in {
     };
     use wakeline_fake_driver::{Act, Fake, Rule, Status};
     use wakeline_hip::{
-        Caps, CompletionPath, ContextConfig, GfxArch, Hip, HipContext, HipStream, Loader, Ordinal, kernels,
+        Caps, CompletionPath, ContextConfig, GfxArch, Hip, HipContext, HipStream, HostBuffer, Loader,
+        Ordinal, kernels,
     };
     use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
 
@@ -144,6 +145,26 @@ mod on_the_stand_in {
             drop(stream);
             assert!(fake.violations().is_empty(), "{call}: {:?}", fake.violations());
         }
+    }
+
+    /// Whether host memory was coherent was left to flags that were left out, and so to a variable of the environment. The stand-in calls each such allocation a violation.
+    #[test]
+    fn case_11_all_host_memory_is_coherent_by_its_flag_and_not_by_the_environment() {
+        let fake = Fake::new().unwrap();
+        let hip = Hip::load_from(fake.path()).unwrap();
+        let allocations = || fake.calls("hipHostMalloc");
+        let context = hip.context(0).unwrap();
+        let stream = context.stream().unwrap();
+        waits(&stream);
+        let words = allocations();
+        assert!(words > 0, "the words of streams are in host memory");
+        let buffer = HostBuffer::new(&context, 4_096).unwrap();
+        let kernel_word = context.kernel_word().unwrap();
+        let pinned = wakeline_mapped::Pinned::new(&context, 1 << 20).unwrap();
+        assert!(allocations() >= words + 2, "buffers and pinned memory are others");
+        drop((buffer, kernel_word, pinned, stream));
+        context.close(std::time::Duration::from_secs(5)).unwrap();
+        assert!(fake.violations().is_empty(), "{:?}", fake.violations());
     }
 
     #[test]
