@@ -1,5 +1,8 @@
 //! Text that is too long: refused by an error that is short, in bounded memory and time.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fmt::Write;
 use std::io::{BufReader, Read};
 
 use wakeline_benches::trace::{LINE_BYTES_MAX, TraceError, TraceReader};
@@ -64,8 +67,10 @@ fn a_plan_of_a_mebibyte_is_refused_with_its_column_by_a_short_error() {
             assert!(error.to_string().contains("column"), "{error}");
         }
     }
-    let bands = "poll".to_owned()
-        + &(1..MIB as u64 / 16).map(|rows| format!(";rows>={rows}:poll")).collect::<String>();
+    let mut bands = "poll".to_owned();
+    for rows in 1..MIB / 16 {
+        write!(bands, ";rows>={rows}:poll").unwrap();
+    }
     let error = bands.parse::<WaitBands>().unwrap_err();
     assert!(
         error.to_string().contains("too many bands") && error.to_string().len() < MESSAGE_BYTES_MAX,
