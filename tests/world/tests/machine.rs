@@ -335,30 +335,30 @@ fn run(seed: u64, faults: impl Fn(u64) -> Faults, how: How) -> (usize, u64, u64)
 
 #[test]
 fn programs_over_several_devices() {
-        let (all, total) = (0..MACHINE_SEEDS, MACHINE_SEEDS);
-        let (mut well, mut right, mut across) = (0, 0, 0);
-        for seed in all {
-            let (its, gave, crossed) = match seed % 4 {
-                0 => run(seed, |_| Faults::none(), TRUSTING),
-                1 => run(seed, swarm, STRICT),
-                2 => run(seed, honest, TRUSTING),
-                _ => run(seed, honest, WATCHING),
-            };
-            well += its as u64;
-            right += gave;
-            across += crossed;
-        }
-        let told = format!("{well} devices well, {right} results, {across} copies of {total} programs");
-        assert!(total < 1_000 || (well > total && right > 2 * total && across > total), "{told}");
-        assert!(total < 1_000 || well < 7 * total / 2, "some have faulted: {told}");
+    let (all, total) = (0..MACHINE_SEEDS, MACHINE_SEEDS);
+    let (mut well, mut right, mut across) = (0, 0, 0);
+    for seed in all {
+        let (its, gave, crossed) = match seed % 4 {
+            0 => run(seed, |_| Faults::none(), TRUSTING),
+            1 => run(seed, swarm, STRICT),
+            2 => run(seed, honest, TRUSTING),
+            _ => run(seed, honest, WATCHING),
+        };
+        well += its as u64;
+        right += gave;
+        across += crossed;
+    }
+    let told = format!("{well} devices well, {right} results, {across} copies of {total} programs");
+    assert!(total < 1_000 || (well > total && right > 2 * total && across > total), "{told}");
+    assert!(total < 1_000 || well < 7 * total / 2, "some have faulted: {told}");
 }
 
 #[test]
 fn a_fault_of_one_device_at_each_of_its_calls() {
-        for seed in 0..6 {
-            for call in 1..60 {
-                let at = Faults { fault_at_call: Some(call), ..Faults::none() };
-                run(seed, |_| at, TRUSTING);
-            }
+    for seed in 0..6 {
+        for call in 1..60 {
+            let at = Faults { fault_at_call: Some(call), ..Faults::none() };
+            run(seed, |_| at, TRUSTING);
         }
+    }
 }
