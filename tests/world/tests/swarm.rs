@@ -16,7 +16,7 @@ use wakeline_world::faults::{honest, swarm};
 use wakeline_world::script::Script;
 use wakeline_world::swarm::{self, Ended, How, STRICT, TRUSTING, WATCHING, WATCHING_STRICT};
 
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 4_000;
 
 /// Of programs whose tasks do not watch.
 const PLAIN_SEEDS: u64 = 3_000;
@@ -25,7 +25,7 @@ const PLAIN_SEEDS: u64 = 3_000;
 const GRAPH_SEEDS: u64 = 400;
 
 /// Of programs whose operations are trees.
-const TREE_SEEDS: u64 = 5_000;
+const TREE_SEEDS: u64 = 4_000;
 
 /// Those that whoever runs it asks for, or so many.
 fn seeds_or(count: u64) -> Range<u64> {
