@@ -16,16 +16,16 @@ use wakeline_world::faults::{honest, swarm};
 use wakeline_world::script::Script;
 use wakeline_world::swarm::{self, Ended, How, STRICT, TRUSTING, WATCHING, WATCHING_STRICT};
 
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 1_500;
 
 /// Of programs whose tasks do not watch.
-const PLAIN_SEEDS: u64 = 3_000;
+const PLAIN_SEEDS: u64 = 1_000;
 
 /// Of programs with graphs.
 const GRAPH_SEEDS: u64 = 400;
 
 /// Of programs whose operations are trees.
-const TREE_SEEDS: u64 = 4_000;
+const TREE_SEEDS: u64 = 1_500;
 
 /// Those that whoever runs it asks for, or so many.
 fn seeds_or(count: u64) -> Range<u64> {
@@ -84,7 +84,7 @@ fn a_fault_at_each_call_of_some_programs() {
 #[test]
 fn random_programs_under_the_drivers_authority_and_any_faults() {
     let well = (0..PLAIN_SEEDS).filter(|&seed| run(seed, &swarm(seed), STRICT)).count();
-    assert!(well > 800 && well < 2_900, "both kinds of devices were there: {well}");
+    assert!(well > 260 && well < 970, "both kinds of devices were there: {well}");
 }
 
 #[test]
@@ -100,13 +100,13 @@ fn random_programs_under_the_words_authority_and_faults_that_forge_no_word() {
 #[test]
 fn a_fault_at_each_driver_call_of_a_program() {
     let mut well = 0;
-    for seed in 0..20 {
+    for seed in 0..8 {
         for call in 1..150 {
             let faults = Faults { fault_at_call: Some(call), ..Faults::none() };
             well += u64::from(run(seed, &faults, STRICT));
         }
     }
-    assert!(well < 20 * 149 / 2, "most programs make more calls than that: {well}");
+    assert!(well < 8 * 149 / 2, "most programs make more calls than that: {well}");
 }
 
 #[test]

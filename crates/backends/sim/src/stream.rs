@@ -39,6 +39,7 @@ struct Inner<T: TimeLine> {
     line: Arc<HostLine>,
     slot: Slot,
     /// Whether it is for captures alone.
+    #[cfg_attr(not(feature = "ops"), expect(dead_code, reason = "operations alone have such streams"))]
     captures: bool,
     /// The submission lock, around the number taken last.
     ///
