@@ -9,7 +9,7 @@
 //! | `workers.rs` | a simulated runtime of several workers: seeded, in virtual time |
 //! | `executor.rs` | the same tasks on our executor |
 //! | `task.rs` | a task: which steps it takes, and how they wait |
-//! | `steps.rs` | the steps whose waits are judged by their time; all others are those of [`swarm`](crate::swarm) |
+//! | `steps.rs` | the steps whose waits are judged by their time; all others are those of [`mod@swarm`] |
 //! | `judge.rs` | what a wait may come to, and by when |
 //!
 //! What is judged:
