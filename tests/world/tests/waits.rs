@@ -6,9 +6,9 @@ use wakeline_world::script::Script;
 use wakeline_world::waits::{self, Summary};
 
 #[test]
-fn no_wait_of_ten_thousand_programs_is_lost_or_late() {
+fn no_wait_of_two_thousand_programs_is_lost_or_late() {
     let mut summary = Summary::default();
-    for seed in 0..10_000 {
+    for seed in 0..2_000 {
         match waits::run(seed, &Script::all()) {
             Ok(one) => summary += one,
             Err(broken) => panic!("seed {seed}: {broken}"),
@@ -17,7 +17,7 @@ fn no_wait_of_ten_thousand_programs_is_lost_or_late() {
     let Summary { waits, done, failed, dropped } = summary;
     assert_eq!(waits, done + failed + dropped);
     assert!(
-        done > 50_000 && failed > 10_000 && dropped > 1_000,
+        done > 10_000 && failed > 2_000 && dropped > 200,
         "the draw has become one-sided: {summary:?}"
     );
 }
