@@ -16,10 +16,7 @@ fn no_wait_of_two_thousand_programs_is_lost_or_late() {
     }
     let Summary { waits, done, failed, dropped } = summary;
     assert_eq!(waits, done + failed + dropped);
-    assert!(
-        done > 10_000 && failed > 2_000 && dropped > 200,
-        "the draw has become one-sided: {summary:?}"
-    );
+    assert!(done > 10_000 && failed > 2_000 && dropped > 200, "the draw has become one-sided: {summary:?}");
 }
 
 #[test]
