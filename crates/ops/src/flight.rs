@@ -27,7 +27,7 @@ use crate::lane::{Permit, Ticket};
 use crate::lock;
 use crate::owner::Owners;
 use crate::panics::survive;
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Lock, Ordering};
 
 /// How many flights that are over are kept for those to come; about 400 bytes each.
 const KEPT_MAX: usize = 1_024;
@@ -38,13 +38,21 @@ pub(crate) struct Fleet {
     pub(crate) counters: Counters,
     pub(crate) known: Known,
     pub(crate) drains: Drains,
+    /// How many graphs were made.
+    graphs: AtomicU64,
     blank: Lock<Vec<Arc<Flight>>>,
 }
 
 impl Fleet {
     pub(crate) fn new() -> Arc<Self> {
         let (counters, known, drains) = (Counters::default(), Known::new(), Drains::new());
-        Arc::new(Self { counters, known, drains, blank: Lock::new(Vec::new()) })
+        Arc::new(Self { counters, known, drains, graphs: AtomicU64::new(0), blank: Lock::new(Vec::new()) })
+    }
+
+    /// A number for another graph, which tells its launches apart from those of others in what is known of them; 0 is for what has none. Of these runtimes alone, so that what is
+    /// known does not depend on who else makes graphs in this process.
+    pub(crate) fn number_graph(&self) -> u64 {
+        self.graphs.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Runs what others wrote where there is nobody to be told of its panic.

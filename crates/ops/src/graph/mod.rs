@@ -132,7 +132,7 @@ impl<D: Graphs> Recorder<'_, D> {
 struct Inner<D: Graphs> {
     /// What it is launched in where nothing else is said.
     stream: Stream<D>,
-    /// Tells graphs apart.
+    /// Tells graphs of these runtimes apart.
     number: u64,
     /// Before what it uses: it is dropped first.
     executable: D::Executable,
@@ -313,15 +313,13 @@ impl<D: Graphs, T> Graph<D, T> {
         stream: &Stream<D>,
         body: impl FnOnce(&mut Submission<D>) -> Result<T, Error>,
     ) -> Result<Self, Error> {
-        // Only their being different counts; 0 is for what has none.
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let (raw, recorded, output) = capture(stream, body)?;
         let device = stream.device();
         let nodes = device.nodes(&raw)?;
         let executable = device.instantiate(&raw)?;
         let inner = Inner {
             stream: stream.clone(),
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            number: stream.core().fleet.number_graph(),
             executable,
             launches: Lock::new(Uses::new()),
             kept: Lock::new(Arc::new(Kept::new(recorded))),
