@@ -23,6 +23,7 @@ pub mod machine_rig;
 pub mod metal;
 pub mod ops_rig;
 pub mod rig;
+mod suite;
 pub mod vendor;
 pub mod watching;
 

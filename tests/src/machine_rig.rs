@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use wakeline_core::Nanos;
 use wakeline_cuda::Cuda;
 use wakeline_fake_driver::{Fake, FaultEnds, Live, Options};
@@ -21,7 +21,8 @@ use wakeline_std::{Point, Watcher};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
 use crate::ops_rig::{LIMIT, ONE, PLAN, STREAMS, affine, until};
-use crate::rig::{FAKE_FAULT, OWN_PROCESS, in_own_process};
+use crate::rig::FAKE_FAULT;
+use crate::suite::{Devices, Suite};
 use crate::vendor::Vendor;
 use crate::watching::{RealDevice, Stage};
 
@@ -342,45 +343,33 @@ fn no_gpus() -> Option<String> {
 
 /// Runs the tests of these groups as the arguments say; does not return.
 pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
-    let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
-    let (alone, arguments) = (!own.is_empty(), Arguments::from_iter(words));
-    let no_gpus = no_gpus();
-    let mut trials = Vec::new();
-    let mut skipped = 0;
+    let mut suite = Suite::from_args();
+    let mut devices = Devices::new("two CUDA devices", no_gpus());
     for (group, tests) in groups {
         for test in *tests {
             let Test { name, sim, cuda, hip, gpu, leaves } = *test;
             if let Some(sim) = sim {
-                trials.push(Trial::test(format!("sim::{group}::{name}"), move || {
+                suite.add(Trial::test(format!("sim::{group}::{name}"), move || {
                     let rig = SimMachine::new();
                     sim(&rig);
                     rig.end(leaves);
                     Ok(())
                 }));
             }
-            trials.push(on_stand_in(group, name, cuda, leaves));
-            trials.push(on_stand_in(group, name, hip, leaves));
+            suite.add(on_stand_in(group, name, cuda, leaves));
+            suite.add(on_stand_in(group, name, hip, leaves));
             if gpu {
-                skipped += u32::from(no_gpus.is_some());
-                let full = format!("gpu::{group}::{name}");
-                let trial = Trial::test(full.clone(), move || {
-                    if leaves && !alone {
-                        return in_own_process(&full);
-                    }
+                suite.add_on(&mut devices, format!("gpu::{group}::{name}"), leaves, move || {
                     let driver = Cuda::load().map_err(|error| error.to_string())?;
                     let ordinals: Vec<_> = (0..2).map(Ordinal).collect();
                     let rig = CudaMachine::on(driver, &ordinals, None);
                     cuda(&rig);
                     Ok(rig.end(leaves)?)
                 });
-                trials.push(trial.with_ignored_flag(no_gpus.is_some()));
             }
         }
     }
-    if let Some(why) = no_gpus {
-        eprintln!("skipped: no two CUDA devices: {skipped} tests are ignored ({why})");
-    }
-    libtest_mimic::run(&arguments, trials).exit()
+    suite.run([devices])
 }
 
 fn on_stand_in<D: Several>(group: &str, name: &str, run: fn(&VendorMachine<D>), leaves: bool) -> Trial {

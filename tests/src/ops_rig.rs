@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant as Wall};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use wakeline_core::{Error, Nanos};
 use wakeline_cuda::Cuda;
 use wakeline_fake_driver::{Fake, thread_id};
@@ -23,7 +23,8 @@ use wakeline_std::{Point, Watcher, block_on};
 use wakeline_tensor::{KernelArg, Launch, Tensor, launch};
 
 use crate::kernels::{Affine, Saxpy};
-use crate::rig::{OWN_PROCESS, Rig, in_own_process};
+use crate::rig::Rig;
+use crate::suite::{Devices, Suite};
 use crate::vendor::Vendor;
 use crate::watching::{RealDevice, Stage};
 
@@ -460,43 +461,33 @@ macro_rules! device_tests {
 
 /// Runs the tests of these groups as the arguments say; does not return.
 pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
-    let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
-    let (alone, arguments) = (!own.is_empty(), Arguments::from_iter(words));
-    let no_gpu = Cuda::load().err();
-    let mut trials = Vec::new();
-    let mut skipped = 0;
+    let mut suite = Suite::from_args();
+    let mut devices = Devices::new("CUDA device", Cuda::load().err().map(|error| error.to_string()));
     for (group, tests) in groups {
         for test in *tests {
             let Test { name, sim, cuda, hip, gpu, leaves } = *test;
             if let Some(sim) = sim {
-                trials.push(Trial::test(format!("sim::{group}::{name}"), move || {
+                suite.add(Trial::test(format!("sim::{group}::{name}"), move || {
                     let rig = SimRig::new();
                     sim(&rig);
                     rig.end(leaves);
                     Ok(())
                 }));
             }
-            trials.push(on_stand_in(group, name, cuda, leaves));
-            trials.extend(hip.map(|hip| on_stand_in(group, name, hip, leaves)));
+            suite.add(on_stand_in(group, name, cuda, leaves));
+            if let Some(hip) = hip {
+                suite.add(on_stand_in(group, name, hip, leaves));
+            }
             if gpu {
-                skipped += u32::from(no_gpu.is_some());
-                let full = format!("gpu::{group}::{name}");
-                let trial = Trial::test(full.clone(), move || {
-                    if leaves && !alone {
-                        return in_own_process(&full);
-                    }
+                suite.add_on(&mut devices, format!("gpu::{group}::{name}"), leaves, move || {
                     let rig = CudaRig::new(Rig::gpu().map_err(|error| error.to_string())?);
                     cuda(&rig);
                     Ok(rig.end(leaves)?)
                 });
-                trials.push(trial.with_ignored_flag(no_gpu.is_some()));
             }
         }
     }
-    if let Some(error) = no_gpu {
-        eprintln!("skipped: no CUDA device: {skipped} tests are ignored ({error})");
-    }
-    libtest_mimic::run(&arguments, trials).exit()
+    suite.run([devices])
 }
 
 fn on_stand_in<D: Vendor>(group: &str, name: &str, run: fn(&VendorRig<D>), leaves: bool) -> Trial {

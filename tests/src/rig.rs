@@ -4,16 +4,16 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::panic, reason = "for tests")]
 
-use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Trial;
 use wakeline_core::{Error, Nanos};
 use wakeline_cuda::Cuda;
 use wakeline_fake_driver::{Call, Fake, Live, Options, cuda_name};
 use wakeline_hip::Hip;
 use wakeline_mapped::{Context, ContextConfig, Kernels, Stream};
 
+use crate::suite::{Devices, Suite};
 use crate::vendor::Vendor;
 
 /// How long the stand-in takes to tell of a fault: the real one takes 340 ms. Long enough that a test on a busy machine gets its waits under way.
@@ -242,77 +242,41 @@ macro_rules! driver_tests {
     };
 }
 
-/// The argument that says that this process is there for one test alone.
-pub(crate) const OWN_PROCESS: &str = "--own-process";
-
-/// Runs this program again for the one test of this name.
-pub(crate) fn in_own_process(name: &str) -> Result<(), Failed> {
-    let mut again = Command::new(std::env::current_exe()?);
-    // Said so, they are there from the start: else a fault's kernel may stand behind busy ones, in a queue that is theirs too, until those are done.
-    again.env("CUDA_DEVICE_MAX_CONNECTIONS", "8");
-    let output = again.args([OWN_PROCESS, "--exact", name, "--test-threads", "1"]).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if output.status.success() && said.contains("1 passed") {
-        return Ok(());
-    }
-    Err(format!("{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
-}
-
 /// Runs the tests of these groups as the arguments say; does not return.
 pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
-    let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
-    let (alone, arguments) = (!own.is_empty(), Arguments::from_iter(words));
-    let (no_cuda, no_hip) = (Cuda::load().err(), Hip::load().err());
-    let mut trials = Vec::new();
-    let mut skipped = [0; 2];
+    let mut suite = Suite::from_args();
+    let mut cuda_devices = Devices::new("CUDA device", Cuda::load().err().map(|error| error.to_string()));
+    let mut hip_devices = Devices::new("HIP device", Hip::load().err().map(|error| error.to_string()));
     for (group, tests) in groups {
         for test in *tests {
             let Test { name, on, cuda, hip } = *test;
             let full = format!("{group}::{name}");
             if let Some(cuda) = cuda {
-                skipped[0] += add(&mut trials, &full, on, cuda, no_cuda.is_none(), alone);
+                add(&mut suite, &mut cuda_devices, &full, on, cuda);
             }
             if let Some(hip) = hip {
-                skipped[1] += add(&mut trials, &full, on, hip, no_hip.is_none(), alone);
+                add(&mut suite, &mut hip_devices, &full, on, hip);
             }
         }
     }
-    for ((what, error), count) in [("CUDA", no_cuda), ("HIP", no_hip)].into_iter().zip(skipped) {
-        if let Some(error) = error {
-            eprintln!("skipped: no {what} device: {count} tests are ignored ({error})");
-        }
-    }
-    libtest_mimic::run(&arguments, trials).exit()
+    suite.run([cuda_devices, hip_devices])
 }
 
-/// Adds a test where it can run. How many of its trials are ignored, for want of a device.
-fn add<D: Vendor>(
-    trials: &mut Vec<Trial>,
-    name: &str,
-    on: On,
-    run: Run<D>,
-    has_device: bool,
-    alone: bool,
-) -> u32 {
+/// Adds a test where it can run.
+fn add<D: Vendor>(suite: &mut Suite, devices: &mut Devices, name: &str, on: On, run: Run<D>) {
     let (stand_in, device) = D::ON;
+    let leaves = matches!(on, On::FakeLeaving | On::BothLeaving);
     let trial = Trial::test(format!("{stand_in}::{name}"), move || {
         let rig = Rig::fake(|_| {});
         run(&rig);
-        Ok(rig.end(matches!(on, On::FakeLeaving | On::BothLeaving))?)
+        Ok(rig.end(leaves)?)
     });
-    trials.push(trial.with_ignored_flag(on == On::FakeLong));
-    if !matches!(on, On::Both | On::BothLeaving) {
-        return 0;
+    suite.add(trial.with_ignored_flag(on == On::FakeLong));
+    if matches!(on, On::Both | On::BothLeaving) {
+        suite.add_on(devices, format!("{device}::{name}"), leaves, move || {
+            let rig = Rig::gpu().map_err(|error| error.to_string())?;
+            run(&rig);
+            Ok(rig.end(leaves)?)
+        });
     }
-    let full = format!("{device}::{name}");
-    let trial = Trial::test(full.clone(), move || {
-        if on == On::BothLeaving && !alone {
-            return in_own_process(&full);
-        }
-        let rig = Rig::gpu().map_err(|error| error.to_string())?;
-        run(&rig);
-        Ok(rig.end(on == On::BothLeaving)?)
-    });
-    trials.push(trial.with_ignored_flag(!has_device));
-    u32::from(!has_device)
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// The first seed; a failure prints the one to repeat
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
-    /// One kind of programs alone: waits, swarm, graphs or whole
+    /// One kind of programs alone: waits, swarm, graphs, trees or whole
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Option<String>,
     /// These parts of one program alone, as a failure names them; with `--mutants`, those whose name contains it, or `sample`

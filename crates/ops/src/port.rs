@@ -20,19 +20,24 @@
 //! the memory stays, and that no other stream touches it at the same time. [`Storage`](crate::Storage) and
 //! [`Submission::touch`](crate::Submission::touch) keep that for whoever builds on them; the tensors of `wakeline-tensor` are the safe way.
 
-#![allow(unsafe_code, reason = "what makes a promise is declared unsafe; nothing unsafe is done here")]
-
 mod collectives;
 mod graphs;
 mod host;
 mod peers;
+mod promise;
 mod shape;
+
 use wakeline_core::{CompletionPort, Error, LineRef};
 
-pub use collectives::*;
+pub(crate) use collectives::check_ranks;
+pub use collectives::{
+    Assembly, Collectives, Kept, Kind, Number, Part, Reduce, Seat, Signature, Ticket, UNIQUE_ID_BYTES,
+    UniqueId, Work,
+};
 pub use graphs::{Graphs, Node, NodeKind};
 pub use host::{HostArgs, HostKernels};
 pub use peers::{Link, Peers};
+pub use promise::Promise;
 pub use shape::{Shape, ShapeLimits};
 
 /// How urgent the work of a stream is.
@@ -45,29 +50,6 @@ pub enum Priority {
     Normal,
     /// Before everything else, where the device can tell.
     High,
-}
-
-/// A caller's word that what a method lists under *Promise* holds; for all of them, that the arguments are of that device.
-///
-/// Where the call is recorded in a graph it is not done before the last launch of that is: [`Submission::retain`](crate::Submission::retain) and
-/// [`Submission::touch`](crate::Submission::touch) keep things for as long.
-///
-/// ```compile_fail,E0603
-/// let promise = wakeline_ops::port::Promise(()); // nobody makes one in safe code
-/// ```
-#[derive(Debug)]
-pub struct Promise(());
-
-impl Promise {
-    /// Gives the word for the one call that this is handed to.
-    ///
-    /// # Safety
-    ///
-    /// What the method that it is handed to lists under *Promise* holds, and stream, buffers and kernel are of the device that it is
-    /// called on.
-    pub const unsafe fn new() -> Self {
-        Self(())
-    }
 }
 
 /// A device with streams. Clones are the same device.

@@ -22,13 +22,15 @@ pub enum Kind {
     Swarm,
     /// The same with graphs.
     Graphs,
+    /// Trees of operations on the same few buffers.
+    Trees,
     /// Several devices, many tasks, whatever can go wrong.
     Whole,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Waits, Self::Swarm, Self::Graphs, Self::Whole];
+    pub const ALL: [Self; 5] = [Self::Waits, Self::Swarm, Self::Graphs, Self::Trees, Self::Whole];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Kind {
             Self::Waits => "waits",
             Self::Swarm => "swarm",
             Self::Graphs => "graphs",
+            Self::Trees => "trees",
             Self::Whole => "whole",
         }
     }
@@ -44,7 +47,7 @@ impl Kind {
     pub const fn programs(self) -> u64 {
         match self {
             Self::Waits => 5,
-            Self::Swarm | Self::Graphs | Self::Whole => 1,
+            Self::Swarm | Self::Graphs | Self::Trees | Self::Whole => 1,
         }
     }
 
@@ -61,7 +64,7 @@ impl Kind {
                 done: summary.done,
                 ..Total::default()
             }),
-            Self::Swarm | Self::Graphs => Ok(self.swarm(seed, script)),
+            Self::Swarm | Self::Graphs | Self::Trees => Ok(self.swarm(seed, script)),
             Self::Whole => whole::run(seed, script).map(|summary| Total {
                 programs: 1,
                 waits: summary.judged + summary.tended,
@@ -85,10 +88,10 @@ impl Kind {
         };
         let faults = kept(&faults, 0, script);
         script.note(|| format!("{how:?}, {faults:?}"));
-        if self == Self::Graphs {
-            swarm::run_with_graphs(seed, &faults, how, script);
-        } else {
-            swarm::run(seed, &faults, how, script);
+        match self {
+            Self::Graphs => drop(swarm::run_with_graphs(seed, &faults, how, script)),
+            Self::Trees => drop(swarm::run_with_trees(seed, &faults, how, script)),
+            _ => drop(swarm::run(seed, &faults, how, script)),
         }
         Total { programs: 1, ..Total::default() }
     }

@@ -52,6 +52,23 @@ fn run_with_graphs(seed: u64, faults: &Faults, how: How) -> Ended {
     caught(program).unwrap_or_else(|broken| panic!("seed {seed}, {how:?}, {faults:?}: {broken}"))
 }
 
+/// Faults and ways of knowing of ends, of all kinds in turn.
+fn any_way(seed: u64) -> (Faults, How) {
+    let strict = seed.is_multiple_of(4);
+    let faults = match seed % 8 {
+        1 | 5 => Faults::none(),
+        _ if strict => swarm(seed),
+        _ => honest(seed),
+    };
+    let how = match (strict, seed.is_multiple_of(3)) {
+        (true, true) => STRICT,
+        (true, false) => WATCHING_STRICT,
+        (false, true) => TRUSTING,
+        (false, false) => WATCHING,
+    };
+    (faults, how)
+}
+
 #[test]
 fn programs_whose_tasks_watch_by_themselves() {
     let all = seeds_or(SEEDS);
@@ -59,7 +76,7 @@ fn programs_whose_tasks_watch_by_themselves() {
     let mut well = 0;
     for seed in all {
         // By the word's authority three times in four.
-        let strict = seed % 4 == 0;
+        let strict = seed.is_multiple_of(4);
         let faults = match seed % 8 {
             1 => Faults::none(),
             _ if strict => swarm(seed),
@@ -127,17 +144,7 @@ fn programs_with_graphs_that_are_captured_while_others_wait_fault_and_are_droppe
     let total = all.end - all.start;
     let (mut well, mut made) = (0, 0);
     for seed in all {
-        let faults = match seed % 8 {
-            1 | 5 => Faults::none(),
-            _ if seed % 4 == 0 => swarm(seed),
-            _ => honest(seed),
-        };
-        let how = match (seed % 4 == 0, seed % 3 == 0) {
-            (true, true) => STRICT,
-            (true, false) => WATCHING_STRICT,
-            (false, true) => TRUSTING,
-            (false, false) => WATCHING,
-        };
+        let (faults, how) = any_way(seed);
         let Ended { well: ended_well, graphs: with_graphs } = run_with_graphs(seed, &faults, how);
         well += u64::from(ended_well);
         made += u64::from(with_graphs);
@@ -168,17 +175,7 @@ fn trees_that_use_the_same_buffers_in_many_streams() {
     let total = all.end - all.start;
     let (mut well, mut known) = (0, 0);
     for seed in all {
-        let faults = match seed % 8 {
-            1 | 5 => Faults::none(),
-            _ if seed % 4 == 0 => swarm(seed),
-            _ => honest(seed),
-        };
-        let how = match (seed % 4 == 0, seed % 3 == 0) {
-            (true, true) => STRICT,
-            (true, false) => WATCHING_STRICT,
-            (false, true) => TRUSTING,
-            (false, false) => WATCHING,
-        };
+        let (faults, how) = any_way(seed);
         let (ended_well, ended_known) = run_with_trees(seed, &faults, how);
         well += u64::from(ended_well);
         known += u64::from(ended_known);

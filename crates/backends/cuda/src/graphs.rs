@@ -5,7 +5,7 @@ use core::ptr;
 
 use wakeline_mapped::driver::{LaunchShape, RawExec, RawGraph, RawKernel};
 use wakeline_mapped::error::CallError;
-use wakeline_mapped::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused};
+use wakeline_mapped::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused, listed};
 use wakeline_ops::port::NodeKind;
 
 use crate::cuda::Cuda;
@@ -72,67 +72,42 @@ const fn no_launch() -> CUDA_KERNEL_NODE_PARAMS {
     }
 }
 
-fn refused(error: CallError, node: *mut c_void, why: &'static str) -> Refused {
-    Refused { error, node: RawNode::from_ptr(node), why: Some(why) }
-}
-
-/// For no reason of the graph's: the driver lacks the call, say.
-const fn absent(error: CallError) -> Refused {
-    Refused { error, node: RawNode::NULL, why: None }
-}
-
 // SAFETY: each method is the driver's call of that meaning by NVIDIA's manual.
 unsafe impl GraphDriver for Cuda {
     unsafe fn instantiate_told(&self, graph: RawGraph) -> Result<RawExec, Refused> {
         let call = "cuGraphInstantiateWithParams";
-        let instantiate = self.had(call, self.symbols().cuGraphInstantiateWithParams).map_err(absent)?;
+        let instantiate =
+            self.had(call, self.symbols().cuGraphInstantiateWithParams).map_err(Refused::without_node)?;
         let (mut raw, null) = (ptr::null_mut(), ptr::null_mut());
         let mut told =
             CUDA_GRAPH_INSTANTIATE_PARAMS { flags: 0, upload_stream: null, error_node: null, result: 0 };
         // SAFETY: a context is bound, the graph alive; both others are rooms of what they are.
         let status = unsafe { instantiate(&raw mut raw, graph.as_ptr(), &raw mut told) };
         let made = self.check(call, status).map(|()| RawExec::from_ptr(raw));
-        made.map_err(|error| refused(error, told.error_node, instantiate_text(told.result)))
+        made.map_err(|error| Refused::of(error, told.error_node, instantiate_text(told.result)))
     }
 
     unsafe fn nodes(&self, graph: RawGraph) -> Result<Vec<RawNode>, CallError> {
         let Some(ask) = self.symbols().cuGraphGetNodes else { return Ok(Vec::new()) };
-        let mut count = 0;
-        // SAFETY: a context is bound, the graph alive, and `count` a number's room; without room for nodes it tells their number alone.
-        let status = unsafe { ask(graph.as_ptr(), ptr::null_mut(), &raw mut count) };
-        self.check("cuGraphGetNodes", status)?;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let mut nodes = vec![ptr::null_mut(); count];
-        // SAFETY: as above, with room for as many as there are.
-        let status = unsafe { ask(graph.as_ptr(), nodes.as_mut_ptr(), &raw mut count) };
-        self.check("cuGraphGetNodes", status)?;
-        Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
+        listed(|room, count| {
+            // SAFETY: a context is bound, the graph alive, and there is room for so many.
+            self.check("cuGraphGetNodes", unsafe { ask(graph.as_ptr(), room, count) })
+        })
     }
 
     /// None of a kernel that may begin before the one in front of it has ended: the driver tells of such dependencies by another call.
     unsafe fn nodes_before(&self, node: RawNode) -> Result<Vec<RawNode>, CallError> {
         let call = "cuGraphNodeGetDependencies";
         let Some(ask) = self.symbols().cuGraphNodeGetDependencies else { return Ok(Vec::new()) };
-        let mut count = 0;
-        // SAFETY: a context is bound, the node of a graph that is there, and `count` a number's room; without room for nodes it tells their number alone.
-        let status = unsafe { ask(node.as_ptr(), ptr::null_mut(), &raw mut count) };
-        if status == CUDA_ERROR_LOSSY_QUERY {
-            return Ok(Vec::new());
-        }
-        self.check(call, status)?;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let mut nodes = vec![ptr::null_mut(); count];
-        // SAFETY: as above, with room for as many as there are.
-        let status = unsafe { ask(node.as_ptr(), nodes.as_mut_ptr(), &raw mut count) };
-        if status == CUDA_ERROR_LOSSY_QUERY {
-            return Ok(Vec::new());
-        }
-        self.check(call, status)?;
-        Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
+        listed(|room, count| {
+            // SAFETY: a context is bound, the node of a graph that is there, and there is room for so many.
+            let status = unsafe { ask(node.as_ptr(), room, count) };
+            if status == CUDA_ERROR_LOSSY_QUERY {
+                *count = 0;
+                return Ok(());
+            }
+            self.check(call, status)
+        })
     }
 
     unsafe fn node_kind(&self, node: RawNode) -> Result<NodeKind, CallError> {
@@ -163,14 +138,16 @@ unsafe impl GraphDriver for Cuda {
 
     unsafe fn update(&self, exec: RawExec, graph: RawGraph) -> Result<(), Refused> {
         let call = "cuGraphExecUpdate";
-        let update = self.had(call, self.symbols().cuGraphExecUpdate).map_err(absent)?;
+        let update = self.had(call, self.symbols().cuGraphExecUpdate).map_err(Refused::without_node)?;
         let null = ptr::null_mut();
         let mut told = CUgraphExecUpdateResultInfo { result: 0, error_node: null, error_from_node: null };
         // SAFETY: a context is bound, both graphs are alive and no other thread's for the length of the call, and `told` is the room of what it tells.
         let status = unsafe { update(exec.as_ptr(), graph.as_ptr(), &raw mut told) };
         self.check(call, status).map_err(|error| match status {
-            CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => refused(error, told.error_node, update_text(told.result)),
-            _ => absent(error),
+            CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
+                Refused::of(error, told.error_node, update_text(told.result))
+            }
+            _ => Refused::without_node(error),
         })
     }
 

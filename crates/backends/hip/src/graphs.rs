@@ -13,7 +13,7 @@ use core::ptr;
 
 use wakeline_mapped::driver::{LaunchShape, RawExec, RawGraph, RawKernel, WorkDriver};
 use wakeline_mapped::error::CallError;
-use wakeline_mapped::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused};
+use wakeline_mapped::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused, listed};
 use wakeline_ops::port::NodeKind;
 
 use crate::caps::Caps;
@@ -96,15 +96,6 @@ const fn no_launch() -> hipKernelNodeParams {
     }
 }
 
-fn refused(error: CallError, node: *mut c_void, why: &'static str) -> Refused {
-    Refused { error, node: RawNode::from_ptr(node), why: Some(why) }
-}
-
-/// For no reason of the graph's: the library lacks the call, say.
-const fn absent(error: CallError) -> Refused {
-    Refused { error, node: RawNode::NULL, why: None }
-}
-
 impl Hip {
     /// How this library numbers kinds of nodes: it is asked once.
     ///
@@ -177,9 +168,10 @@ unsafe impl GraphDriver for Hip {
 
     unsafe fn instantiate_told(&self, graph: RawGraph) -> Result<RawExec, Refused> {
         let call = "hipGraphInstantiate";
-        let instantiate = self.had(call, self.symbols().hipGraphInstantiate).map_err(absent)?;
+        let instantiate =
+            self.had(call, self.symbols().hipGraphInstantiate).map_err(Refused::without_node)?;
         // What is made is destroyed.
-        self.had("hipGraphExecDestroy", self.symbols().hipGraphExecDestroy).map_err(absent)?;
+        self.had("hipGraphExecDestroy", self.symbols().hipGraphExecDestroy).map_err(Refused::without_node)?;
         let (mut raw, mut node, mut log) = (ptr::null_mut(), ptr::null_mut(), [0_u8; LOG_BYTES]);
         let room = log.as_mut_ptr().cast::<c_char>();
         // One byte is left for the zero at the end, should the library fill its room.
@@ -189,9 +181,9 @@ unsafe impl GraphDriver for Hip {
         // Where it failed, what it wrote to `raw` is nothing: some releases leave there what they have freed.
         if let Err(error) = self.check(call, status) {
             let why = if status == NOT_SUPPORTED { "graphs cannot have what it does" } else { NO_REASON };
-            return Err(refused(with_log(error, &log), node, why));
+            return Err(Refused::of(with_log(error, &log), node, why));
         }
-        self.given(call, raw).map(RawExec::from_ptr).map_err(absent)
+        self.given(call, raw).map(RawExec::from_ptr).map_err(Refused::without_node)
     }
 
     unsafe fn nodes(&self, graph: RawGraph) -> Result<Vec<RawNode>, CallError> {
@@ -199,35 +191,19 @@ unsafe impl GraphDriver for Hip {
         else {
             return Ok(Vec::new());
         };
-        let mut count = 0;
-        // SAFETY: a device is current, the graph alive, and `count` a number's room; without room for nodes it tells their number alone.
-        let status = unsafe { ask(graph.as_ptr(), ptr::null_mut(), &raw mut count) };
-        self.check("hipGraphGetNodes", status)?;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let mut nodes = vec![ptr::null_mut(); count];
-        // SAFETY: as above, with room for as many as there are.
-        let status = unsafe { ask(graph.as_ptr(), nodes.as_mut_ptr(), &raw mut count) };
-        self.check("hipGraphGetNodes", status)?;
-        Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
+        listed(|room, count| {
+            // SAFETY: a device is current, the graph alive, and there is room for so many.
+            self.check("hipGraphGetNodes", unsafe { ask(graph.as_ptr(), room, count) })
+        })
     }
 
     unsafe fn nodes_before(&self, node: RawNode) -> Result<Vec<RawNode>, CallError> {
         let call = "hipGraphNodeGetDependencies";
         let ask = self.had(call, self.symbols().hipGraphNodeGetDependencies)?;
-        let mut count = 0;
-        // SAFETY: a device is current, the node of a graph that is there, and `count` a number's room; without room for nodes it tells their number alone.
-        let status = unsafe { ask(node.as_ptr(), ptr::null_mut(), &raw mut count) };
-        self.check(call, status)?;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let mut nodes = vec![ptr::null_mut(); count];
-        // SAFETY: as above, with room for as many as there are.
-        let status = unsafe { ask(node.as_ptr(), nodes.as_mut_ptr(), &raw mut count) };
-        self.check(call, status)?;
-        Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
+        listed(|room, count| {
+            // SAFETY: a device is current, the node of a graph that is there, and there is room for so many.
+            self.check(call, unsafe { ask(node.as_ptr(), room, count) })
+        })
     }
 
     unsafe fn node_kind(&self, node: RawNode) -> Result<NodeKind, CallError> {
@@ -265,16 +241,16 @@ unsafe impl GraphDriver for Hip {
     /// Refused where the library tells no nodes: nobody has compared them then.
     unsafe fn update(&self, exec: RawExec, graph: RawGraph) -> Result<(), Refused> {
         let call = "hipGraphExecUpdate";
-        let update = self.had(call, self.symbols().hipGraphExecUpdate).map_err(absent)?;
+        let update = self.had(call, self.symbols().hipGraphExecUpdate).map_err(Refused::without_node)?;
         if !self.caps().contains(Caps::GRAPH_NODES) {
-            return Err(absent(self.absent("hipGraphGetNodes")));
+            return Err(Refused::without_node(self.absent("hipGraphGetNodes")));
         }
         let (mut node, mut result) = (ptr::null_mut(), 0);
         // SAFETY: a device is current, both graphs are alive and no other thread's for the length of the call, and both others are rooms of what they are.
         let status = unsafe { update(exec.as_ptr(), graph.as_ptr(), &raw mut node, &raw mut result) };
         self.check(call, status).map_err(|error| match status {
-            GRAPH_EXEC_UPDATE_FAILURE => refused(error, node, update_text(result)),
-            _ => absent(error),
+            GRAPH_EXEC_UPDATE_FAILURE => Refused::of(error, node, update_text(result)),
+            _ => Refused::without_node(error),
         })
     }
 

@@ -80,7 +80,7 @@ pub use module::Module;
 #[cfg(feature = "ops")]
 pub use ops::{
     DEVICE_BYTES_KEPT, DeviceMemory, GraphDriver, OpCaptured, OpDevice, OpDeviceConfig, OpGraph, OpPinned,
-    PeerDriver, RawNode, Refused,
+    PeerDriver, RawNode, Refused, listed,
 };
 pub use path::{CompletionPath, Probe};
 pub use pinned::{PINNED_BLOCK_BYTES_MIN, Pinned, PinnedUse};

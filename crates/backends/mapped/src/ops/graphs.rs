@@ -39,6 +39,38 @@ pub struct Refused {
     pub why: Option<&'static str>,
 }
 
+impl Refused {
+    /// For what is wrong with a node, which the driver names so.
+    pub fn of(error: CallError, node: *mut c_void, why: &'static str) -> Self {
+        Self { error, node: RawNode::from_ptr(node), why: Some(why) }
+    }
+
+    /// For no reason of the graph's.
+    pub const fn without_node(error: CallError) -> Self {
+        Self { error, node: RawNode::NULL, why: None }
+    }
+}
+
+/// The nodes that a call tells in two turns: without room it says how many there are, with room for so many which.
+///
+/// `ask` makes the call with room for as many nodes as the number says, a null pointer for none, and leaves there how many it told.
+///
+/// # Errors
+///
+/// What `ask` says.
+pub fn listed(
+    mut ask: impl FnMut(*mut *mut c_void, &mut usize) -> Result<(), CallError>,
+) -> Result<Vec<RawNode>, CallError> {
+    let mut count = 0;
+    ask(ptr::null_mut(), &mut count)?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut nodes = vec![ptr::null_mut(); count];
+    ask(nodes.as_mut_ptr(), &mut count)?;
+    Ok(nodes.into_iter().take(count).map(RawNode::from_ptr).collect())
+}
+
 /// A driver that tells what a captured graph has, and changes what was made of one.
 ///
 /// # Safety

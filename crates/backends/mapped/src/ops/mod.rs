@@ -35,7 +35,7 @@ use wakeline_ops::port::{
 
 pub use self::access::DeviceMemory;
 use self::access::End;
-pub use self::graphs::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused};
+pub use self::graphs::{GraphDriver, OpCaptured, OpGraph, RawNode, Refused, listed};
 pub use self::peers::PeerDriver;
 use self::tally::Tally;
 use crate::config::ContextConfig;
