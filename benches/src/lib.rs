@@ -40,6 +40,7 @@
 extern crate alloc;
 
 pub mod ab;
+mod alarm;
 mod apart;
 pub mod compose;
 pub mod draws;
@@ -60,6 +61,7 @@ pub mod trace;
 pub mod tune;
 mod usage;
 
+pub use alarm::Alarm;
 pub use apart::Apart;
 pub use paired::Paired;
 pub use plain::plain;

@@ -18,6 +18,7 @@ use wakeline_std::usage::process_cpu_time;
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
 use wakeline_tokio::TokioWatcher;
 
+use crate::alarm::Alarm;
 use crate::paired::Paired;
 
 mod submit;
@@ -112,12 +113,30 @@ pub enum Arm {
     CurrentCold,
     /// `sync_on`.
     SyncOn,
+    /// The device's calls, a sleep of this thread, which knows when the work ends, until [`lead`] before that, and a spin on the word: a bound for all that sleep.
+    Bare,
+    /// The same in a task of `multi_thread`, which an [`Alarm`] notifies then: a bound for all that have a worker woken.
+    BareMulti,
+}
+
+/// How long before the end whoever knows that is there: with what a sleep costs beside, about as much of a processor as an await may take.
+fn lead(length: Nanos) -> Nanos {
+    let part = if length <= Nanos::from_millis(1) { 20 } else { 25 };
+    Nanos::from_nanos(length.as_nanos() / part).max(Nanos::from_micros(40))
 }
 
 impl Arm {
     /// All of them; the first is the base.
-    pub const ALL: [Self; 6] =
-        [Self::Spin, Self::Current, Self::Multi, Self::CurrentNoSpin, Self::CurrentCold, Self::SyncOn];
+    pub const ALL: [Self; 8] = [
+        Self::Spin,
+        Self::Current,
+        Self::Multi,
+        Self::CurrentNoSpin,
+        Self::CurrentCold,
+        Self::SyncOn,
+        Self::Bare,
+        Self::BareMulti,
+    ];
 
     /// What it is called in records.
     pub const fn name(self) -> &'static str {
@@ -128,6 +147,8 @@ impl Arm {
             Self::CurrentNoSpin => "await@current_thread,spin_us=0",
             Self::CurrentCold => "await@current_thread, without +warm",
             Self::SyncOn => "sync_on",
+            Self::Bare => "bare",
+            Self::BareMulti => "bare@multi_thread(4)",
         }
     }
 }
@@ -251,6 +272,24 @@ pub(crate) fn system(what: &'static str, error: std::io::Error) -> Error {
     Error::new(ErrorCode::Backend, [&"bench", &what, &error]).with_source(error)
 }
 
+/// Has the device do work, by its own calls, and store a word behind it.
+fn submitted<M: Machine>(
+    machine: &M,
+    stream: &Stream<M::Device>,
+    length: Nanos,
+) -> Result<<M::Device as Device>::Point, Error> {
+    machine.launch(stream.raw(), length)?;
+    let mut point = machine.device().point(stream.raw())?;
+    point.arm()?;
+    Ok(point)
+}
+
+fn spin(point: &impl CompletionPort) {
+    while point.poll() != Wake::Reached {
+        core::hint::spin_loop();
+    }
+}
+
 impl<M: Machine> Bench<M> {
     /// What the work runs on.
     pub fn machine(&self) -> &Arc<M> {
@@ -298,17 +337,31 @@ impl<M: Machine> Bench<M> {
         let mut took = Vec::with_capacity(times);
         let clock = self.clock;
         match arm {
-            Arm::Spin => {
+            Arm::Spin | Arm::Bare => {
                 for _ in 0..times {
                     let before = clock.now();
-                    self.machine.launch(self.stream.raw(), length)?;
-                    let mut point = self.machine.device().point(self.stream.raw())?;
-                    point.arm()?;
-                    while point.poll() != Wake::Reached {
-                        core::hint::spin_loop();
+                    let point = submitted(&*self.machine, &self.stream, length)?;
+                    if arm == Arm::Bare {
+                        clock.sleep_until(before + (length - lead(length)));
                     }
+                    spin(&point);
                     took.push(clock.now().since(before).as_nanos());
                 }
+            }
+            Arm::BareMulti => {
+                let (machine, stream) = (Arc::clone(&self.machine), self.stream.clone());
+                let alarm = Alarm::spawn(clock, false)?;
+                let task = self.multi.spawn(async move {
+                    for _ in 0..times {
+                        let before = clock.now();
+                        let point = submitted(&*machine, &stream, length)?;
+                        alarm.until(before + (length - lead(length))).await;
+                        spin(&point);
+                        took.push(clock.now().since(before).as_nanos());
+                    }
+                    Ok::<_, Error>(took)
+                });
+                return self.multi.block_on(task).map_err(lost)?;
             }
             Arm::SyncOn => {
                 for _ in 0..times {
@@ -354,7 +407,7 @@ impl<M: Machine> Bench<M> {
 
     fn seen(&self, arm: Arm) -> Option<u64> {
         let runtime = match arm {
-            Arm::Spin | Arm::SyncOn => return None,
+            Arm::Spin | Arm::SyncOn | Arm::Bare | Arm::BareMulti => return None,
             Arm::Current => &self.runtime,
             Arm::Multi => &self.workers,
             Arm::CurrentNoSpin => &self.no_spin,

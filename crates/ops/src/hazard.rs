@@ -229,11 +229,13 @@ impl<D: Memory> Storage<D> {
     }
 
     /// A use that only reads it.
+    #[inline]
     pub const fn read(self: &Arc<Self>) -> Touch<'_, D> {
         Touch { storage: self, writes: false }
     }
 
     /// A use that writes it, and may read it.
+    #[inline]
     pub const fn write(self: &Arc<Self>) -> Touch<'_, D> {
         Touch { storage: self, writes: true }
     }
@@ -370,6 +372,7 @@ impl<D: Memory> Submission<D> {
     ///
     /// [`ForeignMemory`](ErrorCode::ForeignMemory) where a buffer is another runtime's; what `enqueue` says; what the device says, also of an event that it could not record
     /// behind a use that this one comes after.
+    #[inline]
     pub fn touch(
         &mut self,
         touches: &[Touch<'_, D>],

@@ -20,6 +20,7 @@ use crate::submission::Submission;
 /// assert_eq!(value(1).then(|n| value(n + 1)).on(&runtime).sync()?, 2);
 /// # Ok::<(), wakeline_core::Error>(())
 /// ```
+#[inline]
 pub const fn value<D, T>(value: T) -> Value<D, T> {
     Value { value, device: PhantomData }
 }
@@ -36,6 +37,7 @@ impl<D: Device, T: Send + 'static> DeviceOp for Value<D, T> {
     type Pending = T;
     type Output = T;
 
+    #[inline]
     fn execute(self, _: &mut Submission<D>) -> Result<T, Error> {
         Ok(self.value)
     }

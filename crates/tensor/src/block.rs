@@ -41,11 +41,13 @@ impl<D: Memory> Block<D> {
         })
     }
 
+    #[inline]
     pub(crate) const fn storage(&self) -> &Arc<Storage<D>> {
         &self.storage
     }
 
     /// That nobody but so many names of one's own knows it.
+    #[inline]
     pub(crate) fn named_by(self: &Arc<Self>, own: usize, what: &str) -> Result<(), Error> {
         let others = Arc::strong_count(self).saturating_sub(own);
         if others == 0 {
@@ -69,6 +71,7 @@ pub(crate) struct Named<D: Memory> {
 
 impl<D: Memory> Named<D> {
     /// From its first number, of so many bytes, to behind the last.
+    #[inline]
     pub(crate) fn span(&self, bytes_each: usize) -> Span<'_, D> {
         Span {
             storage: self.block.storage(),
@@ -99,6 +102,7 @@ pub struct Span<'a, D: Memory> {
 
 impl<'a, D: Memory> Span<'a, D> {
     /// What a call of the port is handed.
+    #[inline]
     pub fn at(&self) -> At<'a, D::Buffer> {
         At { memory: self.storage.buffer(), offset_bytes: self.offset_bytes }
     }

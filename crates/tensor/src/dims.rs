@@ -86,6 +86,7 @@ impl Dims {
 impl Deref for Dims {
     type Target = [usize];
 
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0
     }

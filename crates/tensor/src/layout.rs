@@ -26,23 +26,28 @@ impl Layout {
         Ok(Self { dims, strides, offset: 0, count })
     }
 
+    #[inline]
     pub(crate) const fn dims(&self) -> &Dims {
         &self.dims
     }
 
+    #[inline]
     pub(crate) fn strides(&self) -> &[usize] {
         &self.strides
     }
 
+    #[inline]
     pub(crate) const fn offset(&self) -> usize {
         self.offset
     }
 
+    #[inline]
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
     /// How many numbers there are from the first to behind the last, gaps included.
+    #[inline]
     pub(crate) fn extent(&self) -> usize {
         if self.count == 0 {
             return 0;

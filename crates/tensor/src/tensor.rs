@@ -72,6 +72,7 @@ impl<T: Element, D: Memory> Tensor<T, D> {
     }
 
     /// Where its numbers lie: for kernels, and for operations of your own.
+    #[inline]
     pub fn span(&self) -> Span<'_, D> {
         Span {
             storage: self.block.storage(),
@@ -88,21 +89,25 @@ impl<T: Element, D: Memory> Tensor<T, D> {
 
 impl<T, D: Memory> Tensor<T, D> {
     /// How many numbers it has.
+    #[inline]
     pub const fn len(&self) -> usize {
         self.layout.count()
     }
 
     /// Whether it has none.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.layout.count() == 0
     }
 
     /// How long it is along each dimension.
+    #[inline]
     pub fn shape(&self) -> &[usize] {
         self.layout.dims()
     }
 
     /// How far two neighbours along each dimension are apart, in numbers.
+    #[inline]
     pub fn strides(&self) -> &[usize] {
         self.layout.strides()
     }
@@ -117,10 +122,12 @@ impl<T, D: Memory> Tensor<T, D> {
         self.block.storage()
     }
 
+    #[inline]
     pub(crate) const fn block(&self) -> &Arc<Block<D>> {
         &self.block
     }
 
+    #[inline]
     pub(crate) const fn layout(&self) -> &Layout {
         &self.layout
     }

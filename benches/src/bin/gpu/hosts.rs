@@ -5,8 +5,9 @@ use std::io::Write;
 use std::time::Instant as Wall;
 
 use tokio::runtime::{Builder, Runtime};
+use wakeline_benches::Alarm;
 use wakeline_benches::gpu::{Failure, learned};
-use wakeline_core::{Clock, Error, ErrorCode, Instant, Nanos, Wait, WaitPlan, drive};
+use wakeline_core::{Clock, CompletionPort, Error, ErrorCode, Instant, Nanos, Wait, WaitPlan, Wake, drive};
 use wakeline_cuda::kernels::TimedSteps;
 use wakeline_cuda::{CudaLine, CudaPort};
 use wakeline_std::usage::process_cpu_time;
@@ -37,6 +38,9 @@ enum Place {
     /// This thread, which knows when the kernel ends, sleeps until so many microseconds before that, and looks at the word from then on: what a sleep costs by
     /// itself, and so a bound for all that sleep.
     Bare(u64),
+    /// A task of a tokio runtime with several threads, which a thread that knows the end notifies so many microseconds before it, and which looks at the word from
+    /// then on: a bound for all that have a worker woken.
+    Alarmed(u64),
     /// The thread of a tokio runtime, by [`TokioLocal`].
     Local,
     /// A task of a tokio runtime with several threads, woken early.
@@ -54,10 +58,25 @@ struct Arm {
 }
 
 /// All of them. The first is what the others are compared with.
-const ARMS: [Arm; 10] = [
+const ARMS: [Arm; 13] = [
     Arm { name: "spin", place: Place::Spin, plan: "flag:park_us=1000,backstop_us=100000+trust" },
     Arm { name: "bare-60", place: Place::Bare(60), plan: "flag:park_us=1000,backstop_us=100000+trust" },
     Arm { name: "bare-140", place: Place::Bare(140), plan: "flag:park_us=1000,backstop_us=100000+trust" },
+    Arm {
+        name: "bare-workers-60",
+        place: Place::Alarmed(60),
+        plan: "flag:park_us=1000,backstop_us=100000+trust",
+    },
+    Arm {
+        name: "bare-workers-150",
+        place: Place::Alarmed(150),
+        plan: "flag:park_us=1000,backstop_us=100000+trust",
+    },
+    Arm {
+        name: "bare-workers-250",
+        place: Place::Alarmed(250),
+        plan: "flag:park_us=1000,backstop_us=100000+trust",
+    },
     Arm {
         name: "tokio-local",
         place: Place::Local,
@@ -171,7 +190,8 @@ impl Hosts {
                 length: LENGTH,
                 arm: arm.name,
                 base: ARMS[0].name,
-                plan: (!matches!(arm.place, Place::Spin | Place::Bare(_))).then_some(arm.plan),
+                plan: (!matches!(arm.place, Place::Spin | Place::Bare(_) | Place::Alarmed(_)))
+                    .then_some(arm.plan),
                 beside: samples.beside(index, 0),
                 driver: None,
                 cpu_percent: percent(spent[index].get()),
@@ -198,14 +218,11 @@ impl Hosts {
                 (0..task.waits).map(|_| spin()).collect()
             }
             Place::Local => self.runtime.block_on(task.locally(&self.local)),
+            Place::Alarmed(lead_us) => self.on_workers(task.alarmed(lead_us)),
             Place::Workers | Place::Stirred => {
                 let (tokio, stir) = (task.tokio.clone(), place == Place::Stirred);
                 let waits = task.watched(move |port, plan, point| tokio.wait(port, plan, point).stir(stir));
-                let task = self.workers.spawn(waits);
-                self.workers.block_on(task).unwrap_or_else(|error| {
-                    let coded = Error::new(ErrorCode::Backend, [&"gpu", &"running a task", &error]);
-                    Err(coded.with_source(error))
-                })
+                self.on_workers(waits)
             }
             Place::Thread => {
                 self.idle.block_on(task.watched(|port, plan, point| self.thread.wait(port, plan, point)))
@@ -214,7 +231,36 @@ impl Hosts {
     }
 }
 
+impl Hosts {
+    /// On a task of the runtime with several threads.
+    fn on_workers(
+        &self,
+        waits: impl Future<Output = Result<Vec<i64>, Error>> + Send + 'static,
+    ) -> Result<Vec<i64>, Error> {
+        let task = self.workers.spawn(waits);
+        self.workers.block_on(task).unwrap_or_else(|error| {
+            let coded = Error::new(ErrorCode::Backend, [&"gpu", &"running a task", &error]);
+            Err(coded.with_source(error))
+        })
+    }
+}
+
 impl Task {
+    async fn alarmed(self, lead_us: u64) -> Result<Vec<i64>, Error> {
+        let alarm = Alarm::spawn(self.clock, false)?;
+        let mut late = Vec::new();
+        for _ in 0..self.waits {
+            let launched = self.steps.launch(LENGTH, false)?;
+            let armed = self.steps.stream().armed_port()?;
+            alarm.until(launched + (LENGTH - Nanos::from_micros(lead_us))).await;
+            while armed.poll() != Wake::Reached {
+                core::hint::spin_loop();
+            }
+            late.push(self.known(launched)?);
+        }
+        Ok(late)
+    }
+
     async fn locally(self, local: &TokioLocal<CudaLine>) -> Result<Vec<i64>, Error> {
         let mut late = Vec::new();
         for _ in 0..self.waits {

@@ -95,6 +95,7 @@ impl<D: WorkDriver> Function<D> {
     /// # Safety
     ///
     /// As [`launch`](Self::launch); each pointer is to a value of the kernel's parameter of that place.
+    #[inline]
     pub(crate) unsafe fn launch_with(
         &self,
         stream: RawStream,

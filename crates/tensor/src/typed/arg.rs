@@ -119,11 +119,13 @@ macro_rules! tuples {
             type Kind = tuples!(@kind $($arg $p),+);
             type Back = ($($arg::Back,)+);
 
+            #[inline]
             fn part(self) -> (Self::Inputs, Self::Stays) {
                 let parts = ($(self.$index.part(),)+);
                 (($(parts.$index.0,)+), ($(parts.$index.1,)+))
             }
 
+            #[inline]
             fn back(kept: <Self::Inputs as Inputs<D>>::Kept, stays: Self::Stays) -> Self::Back {
                 ($($arg::back(kept.$index, stays.$index),)+)
             }
@@ -162,10 +164,12 @@ macro_rules! tensors {
             type Stays = Nothing;
             type Back = <Pending<X> as Reads<T, D>>::Kept;
 
+            #[inline]
             fn part(self) -> (Self::Input, Nothing) {
                 ($input::new(self.into_giving()), Nothing)
             }
 
+            #[inline]
             fn back(kept: Self::Back, _: Nothing) -> Self::Back {
                 kept
             }
@@ -186,10 +190,12 @@ where
     type Stays = Nothing;
     type Back = T;
 
+    #[inline]
     fn part(self) -> (Self::Input, Nothing) {
         (Passing::new(self.into_op_of()), Nothing)
     }
 
+    #[inline]
     fn back(kept: T, _: Nothing) -> T {
         kept
     }
@@ -202,10 +208,12 @@ macro_rules! owned {
             type Stays = Nothing;
             type Back = Self;
 
+            #[inline]
             fn part(self) -> (Self::Input, Nothing) {
                 ($input::new(value(self)), Nothing)
             }
 
+            #[inline]
             fn back(kept: Self, _: Nothing) -> Self {
                 kept
             }
@@ -227,10 +235,12 @@ macro_rules! borrows {
             type Stays = Borrow<Self>;
             type Back = Self;
 
+            #[inline]
             fn part(self) -> (Self::Input, Borrow<Self>) {
                 ($input::new(value(Named::$named(&self))), Borrow(self))
             }
 
+            #[inline]
             fn back((): (), stays: Borrow<Self>) -> Self {
                 stays.0
             }

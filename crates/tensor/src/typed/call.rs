@@ -91,6 +91,7 @@ impl<D: port::Launch, S: Signature> Bound<D, S> {
     }
 
     /// A launch on these arguments.
+    #[inline]
     pub fn call<A: Args<S::Parameters, D>>(&self, args: A) -> CallOf<S::Parameters, D, A> {
         let (inputs, stays) = args.part();
         let Self { kernel, name, plan, takes_lengths, .. } = self;
@@ -146,6 +147,7 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
     /// - [`TensorShared`](ErrorCode::TensorShared): what is written is named by others.
     /// - [`InvalidShape`](ErrorCode::InvalidShape): a view whose numbers do not lie row by row.
     /// - [`LaunchUnsupported`](ErrorCode::LaunchUnsupported): tiles along more than three dimensions.
+    #[inline]
     fn execute(self, submission: &mut Submission<D>) -> Result<I::Kept, Error> {
         let Self { kernel, name, plan, takes_lengths, inputs, holds } = self;
         let pending = inputs.execute(submission)?;
@@ -164,6 +166,7 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
         Ok(I::keep(pending))
     }
 
+    #[inline]
     fn finish(kept: I::Kept) -> Result<I::Kept, Error> {
         Ok(kept)
     }
@@ -184,6 +187,7 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
 device_op!([D, I] Call<D, I> where D: port::Launch, I: Inputs<D>);
 
 /// Launches a kernel of which the caller sees to it that it lives until that is done.
+#[inline]
 fn launch<D: port::Launch, I: Inputs<D>>(
     submission: &mut Submission<D>,
     kernel: &D::Kernel,
@@ -250,6 +254,7 @@ impl Kind for Owned {
     type And<K: Kind> = K;
     type Launch<P: Parameters, D: port::Launch, A: Args<P, D>> = Call<D, A::Inputs>;
 
+    #[inline]
     fn make<P: Parameters, D: port::Launch, A: Args<P, D>>(
         call: Call<D, A::Inputs>,
         _: A::Stays,
@@ -262,6 +267,7 @@ impl Kind for Borrowed {
     type And<K: Kind> = Self;
     type Launch<P: Parameters, D: port::Launch, A: Args<P, D>> = Borrowing<P, D, A>;
 
+    #[inline]
     fn make<P: Parameters, D: port::Launch, A: Args<P, D>>(
         call: Call<D, A::Inputs>,
         stays: A::Stays,

@@ -64,6 +64,7 @@ pub trait Input<D: Memory>: Sealed + Send + 'static {
     /// # Errors
     ///
     /// [`TensorShared`](wakeline_core::ErrorCode::TensorShared).
+    #[inline]
     fn alone(pending: &Self::Pending) -> Result<(), Error> {
         let _ = pending;
         Ok(())
@@ -73,6 +74,7 @@ pub trait Input<D: Memory>: Sealed + Send + 'static {
     fn place(pending: &Self::Pending) -> Place<'_, D>;
 
     /// How it is cut, where it is written.
+    #[inline]
     fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
         let _ = pending;
         None
@@ -134,16 +136,19 @@ macro_rules! waits {
 /// What an input that is a tensor does, whether it is written or not.
 macro_rules! of_a_tensor {
     ($device:ident) => {
+        #[inline]
         fn execute(self, submission: &mut Submission<$device>) -> Result<Self::Pending, Error> {
             let pending = self.op.execute(submission)?;
             pending.plain()?;
             Ok(pending)
         }
 
+        #[inline]
         fn seen(pending: &Self::Pending) -> Extent<'_> {
             pending.extent()
         }
 
+        #[inline]
         fn keep(pending: Self::Pending) -> Self::Kept {
             pending.keep()
         }
@@ -163,6 +168,7 @@ where
     type Kept = <<O as DeviceOp>::Pending as Reads<T, D>>::Kept;
 
     of_a_tensor!(D);
+    #[inline]
     fn place(pending: &Self::Pending) -> Place<'_, D> {
         Place::Read(pending.span())
     }
@@ -179,14 +185,17 @@ where
     type Kept = <<O as DeviceOp>::Pending as Reads<T, D>>::Kept;
 
     of_a_tensor!(D);
+    #[inline]
     fn alone(pending: &Self::Pending) -> Result<(), Error> {
         pending.alone()
     }
 
+    #[inline]
     fn place(pending: &Self::Pending) -> Place<'_, D> {
         Place::Write(pending.span())
     }
 
+    #[inline]
     fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
         Some(Tiles { grid: pending.grid(), tile: pending.tile(), len: pending.extent().len() })
     }
@@ -202,20 +211,24 @@ where
     type Pending = T;
     type Kept = T;
 
+    #[inline]
     fn execute(self, submission: &mut Submission<D>) -> Result<T, Error> {
         self.op.execute(submission)
     }
 
     waits!();
 
+    #[inline]
     fn place(number: &T) -> Place<'_, D> {
         Place::Word(number.word())
     }
 
+    #[inline]
     fn seen(number: &T) -> T {
         *number
     }
 
+    #[inline]
     fn keep(number: T) -> T {
         number
     }
@@ -263,6 +276,7 @@ macro_rules! tuples {
             type Pending = ($($input::Pending,)+);
             type Kept = ($($input::Kept,)+);
 
+            #[inline]
             fn execute(self, submission: &mut Submission<D>) -> Result<Self::Pending, Error> {
                 Ok(($(self.$index.execute(submission)?,)+))
             }
@@ -278,23 +292,28 @@ macro_rules! tuples {
                 0_u32$(.saturating_add(self.$index.entries()))+
             }
 
+            #[inline]
             fn alone(pending: &Self::Pending) -> Result<(), Error> {
                 $($input::alone(&pending.$index)?;)+
                 Ok(())
             }
 
+            #[inline]
             fn places<'a>(pending: &'a Self::Pending, mut each: impl FnMut(Place<'a, D>)) {
                 $(each($input::place(&pending.$index));)+
             }
 
+            #[inline]
             fn tiles(pending: &Self::Pending) -> Option<Tiles<'_>> {
                 None$(.or_else(|| $input::tiles(&pending.$index)))+
             }
 
+            #[inline]
             fn seen(pending: &Self::Pending) -> <Self::Parameters as Parameters>::Seen<'_> {
                 ($($input::seen(&pending.$index),)+)
             }
 
+            #[inline]
             fn keep(pending: Self::Pending) -> Self::Kept {
                 ($($input::keep(pending.$index),)+)
             }

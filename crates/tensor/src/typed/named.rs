@@ -66,21 +66,25 @@ macro_rules! reads {
         impl<T: Element, D: Memory> Reads<T, D> for $owned {
             type Kept = Self;
 
+            #[inline]
             fn span(&self) -> Span<'_, D> {
                 let $this = self;
                 $tensor.span()
             }
 
+            #[inline]
             fn extent(&self) -> Extent<'_> {
                 let $this = self;
                 Extent { shape: $tensor.shape(), len: $tensor.len() }
             }
 
+            #[inline]
             fn plain(&self) -> Result<(), Error> {
                 let $this = self;
                 if is_plain($tensor) { Ok(()) } else { Err(not_plain($tensor.shape())) }
             }
 
+            #[inline]
             fn keep(self) -> Self {
                 self
             }
@@ -95,12 +99,14 @@ reads! {
 }
 
 impl<T: Element, D: Memory> Writes<T, D> for Tensor<T, D> {
+    #[inline]
     fn alone(&self) -> Result<(), Error> {
         self.block().named_by(1, WRITTEN)
     }
 }
 
 impl<T: Element, D: Memory> Writes<T, D> for Partition<Tensor<T, D>> {
+    #[inline]
     fn alone(&self) -> Result<(), Error> {
         self.of_tensor().block().named_by(1, WRITTEN)
     }
@@ -156,24 +162,29 @@ impl<D: Memory> Sealed for Named<D> {}
 impl<T: Element, D: Memory> Reads<T, D> for Named<D> {
     type Kept = ();
 
+    #[inline]
     fn span(&self) -> Span<'_, D> {
         let Self { offset_bytes, len_bytes, .. } = *self;
         Span { storage: self.block.storage(), offset_bytes, len_bytes }
     }
 
+    #[inline]
     fn extent(&self) -> Extent<'_> {
         Extent { shape: &self.shape, len: self.len }
     }
 
+    #[inline]
     fn plain(&self) -> Result<(), Error> {
         if self.is_plain { Ok(()) } else { Err(not_plain(&self.shape)) }
     }
 
+    #[inline]
     fn keep(self) {}
 }
 
 impl<T: Element, D: Memory> Writes<T, D> for Named<D> {
     /// That of the lender, who cannot use it meanwhile, and this.
+    #[inline]
     fn alone(&self) -> Result<(), Error> {
         self.block.named_by(2, WRITTEN)
     }
@@ -233,6 +244,7 @@ impl fmt::Debug for Extent<'_> {
 }
 
 /// Whether the numbers of a tensor lie row by row.
+#[inline]
 fn is_plain<T: Element, D: Memory>(tensor: &Tensor<T, D>) -> bool {
     let mut wanted = 1;
     let axes = tensor.shape().iter().zip(tensor.strides()).rev();

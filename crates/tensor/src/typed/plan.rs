@@ -75,6 +75,7 @@ impl Plan {
     /// # Errors
     ///
     /// More tiles along more dimensions than a launch has: the dimensions.
+    #[inline]
     pub(super) fn shape(self, tiles: Option<&Tiles<'_>>) -> Result<Option<Shape>, usize> {
         let few = |numbers: usize| u32::try_from(numbers).unwrap_or(u32::MAX).clamp(1, THREADS_DEFAULT);
         let in_tile = tiles.map(|tiles| match tiles.tile {

@@ -19,6 +19,7 @@ macro_rules! scalars {
         impl Sealed for $number {}
 
         impl Scalar for $number {
+            #[inline]
             fn word(self) -> u64 {
                 let mut word = [0; size_of::<u64>()];
                 let bytes = self.to_le_bytes();
@@ -40,6 +41,7 @@ scalars!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 half::f16 half::bf16)
 impl Sealed for bool {}
 
 impl Scalar for bool {
+    #[inline]
     fn word(self) -> u64 {
         self.into()
     }

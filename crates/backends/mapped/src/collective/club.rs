@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use wakeline_core::Error;
-use wakeline_ops::port::{Assembly, At, Kept, Kind, Number, Part, Signature, Ticket};
+use wakeline_ops::port::{Assembly, At, Kept, Kind, Number, Part, Reduce, Signature, Ticket};
 
 use super::comm::Comm;
 use super::library::{CollectiveLibrary, CollectiveVendor};
@@ -42,6 +42,19 @@ impl RawPart {
         };
         let Part { kind, number, count, from, to } = *part;
         Self { kind, number, count, from: address(from), to: address(to) }
+    }
+
+    /// The same where there is no other rank: the mean of one number is its sum. For means of one rank the library has a kernel of its own, which it loads when it is
+    /// first used, and loading one may wait for all that is on the device: for the very streams that wait for this part.
+    pub(super) fn of_one(self) -> Self {
+        let sum = |how| if how == Reduce::Avg { Reduce::Sum } else { how };
+        let kind = match self.kind {
+            Kind::AllReduce(how) => Kind::AllReduce(sum(how)),
+            Kind::ReduceScatter(how) => Kind::ReduceScatter(sum(how)),
+            Kind::Reduce(how, root) => Kind::Reduce(sum(how), root),
+            other => other,
+        };
+        Self { kind, ..self }
     }
 
     pub(super) fn from(&self) -> *const c_void {
@@ -336,5 +349,25 @@ impl<V: CollectiveVendor> Club<V> {
 impl<V: CollectiveVendor> fmt::Debug for Club<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Club").field("library", &self.library).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_one_rank_is_its_sum() {
+        let part = |kind| RawPart { kind, number: Number::F32, count: 3, from: 64, to: 128 };
+        for (kind, of_one) in [
+            (Kind::AllReduce(Reduce::Avg), Kind::AllReduce(Reduce::Sum)),
+            (Kind::ReduceScatter(Reduce::Avg), Kind::ReduceScatter(Reduce::Sum)),
+            (Kind::Reduce(Reduce::Avg, 0), Kind::Reduce(Reduce::Sum, 0)),
+            (Kind::AllReduce(Reduce::Max), Kind::AllReduce(Reduce::Max)),
+            (Kind::Broadcast(0), Kind::Broadcast(0)),
+        ] {
+            let RawPart { kind, number, count, from, to } = part(kind).of_one();
+            assert_eq!((kind, number, count, from, to), (of_one, Number::F32, 3, 64, 128));
+        }
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn run<V: CollectiveVendor>(
         let done = match club.next(naps.next()) {
             Errand::HandOver(jobs) => {
                 naps = Naps::new();
-                hand_over(club, &ranks, &jobs)
+                hand_over(club, &ranks, world, &jobs)
             }
             Errand::Watch => watch(club, &ranks),
             Errand::Abort(error) => Err(error),
@@ -153,6 +153,7 @@ fn wait_for<'r, V: CollectiveVendor>(
 fn hand_over<V: CollectiveVendor>(
     club: &Arc<Club<V>>,
     ranks: &[Rank<V>],
+    world: usize,
     jobs: &[Job<V>],
 ) -> Result<(), Error> {
     let library = &club.library;
@@ -168,9 +169,10 @@ fn hand_over<V: CollectiveVendor>(
         for (rank, job) in each() {
             let _bound = rank.device.context().bind()?;
             for part in &job.parts {
+                let part = if world == 1 { part.of_one() } else { *part };
                 // SAFETY: the context is bound. The job's submission keeps the memory until its stream has come by the gate, which is opened behind this; what else uses it is ordered before
                 // the event that the stream waits for, or behind the gate.
-                unsafe { rank.comm.hand_over(library, &rank.stream, part) }?;
+                unsafe { rank.comm.hand_over(library, &rank.stream, &part) }?;
             }
         }
         Ok(())

@@ -77,6 +77,7 @@ fn explained<D: WorkDriver>(error: Error, shape: Shape, launches: &Launches) -> 
 /// # Safety
 ///
 /// As [`Function::launch`]; each of `values` is to a value of the kernel's parameter of that place.
+#[inline]
 pub(super) unsafe fn launch<D: WorkDriver>(
     kernel: &Function<D>,
     launches: &Launches,

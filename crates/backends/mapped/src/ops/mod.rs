@@ -466,6 +466,7 @@ impl<D: WorkDriver> Launch for OpDevice<D> {
 
     /// Of a module that its last handle unloads, the kernel's last user does that, which may wait for the device: load modules by
     /// [`OpDevice::image`].
+    #[inline]
     fn launch(
         &self,
         stream: &Stream<D>,
