@@ -18,11 +18,13 @@ use wakeline_std::usage::process_cpu_time;
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
 use wakeline_tokio::TokioWatcher;
 
-use crate::alarm::Alarm;
 use crate::paired::Paired;
 
+mod arm;
 mod submit;
 
+pub use arm::Arm;
+use arm::{alarmed, lead, spin, submitted};
 pub use submit::Submitted;
 
 /// Whether a kernel has begun.
@@ -97,61 +99,6 @@ impl<M: Machine> DeviceOp for Work<M> {
 }
 
 device_op!([M] Work<M> where M: Machine);
-
-/// Whose turn it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arm {
-    /// The device's calls and a spin on the word.
-    Spin,
-    /// `.await` on tokio's `current_thread`.
-    Current,
-    /// `.await` in a task of tokio's `multi_thread`, with four workers.
-    Multi,
-    /// The same as the second, with no spin from submission on.
-    CurrentNoSpin,
-    /// The same as the second, by a plan without `+warm`.
-    CurrentCold,
-    /// `sync_on`.
-    SyncOn,
-    /// The device's calls, a sleep of this thread, which knows when the work ends, until [`lead`] before that, and a spin on the word: a bound for all that sleep.
-    Bare,
-    /// The same in a task of `multi_thread`, which an [`Alarm`] notifies then: a bound for all that have a worker woken.
-    BareMulti,
-}
-
-/// How long before the end whoever knows that is there: with what a sleep costs beside, about as much of a processor as an await may take.
-fn lead(length: Nanos) -> Nanos {
-    let part = if length <= Nanos::from_millis(1) { 20 } else { 25 };
-    Nanos::from_nanos(length.as_nanos() / part).max(Nanos::from_micros(40))
-}
-
-impl Arm {
-    /// All of them; the first is the base.
-    pub const ALL: [Self; 8] = [
-        Self::Spin,
-        Self::Current,
-        Self::Multi,
-        Self::CurrentNoSpin,
-        Self::CurrentCold,
-        Self::SyncOn,
-        Self::Bare,
-        Self::BareMulti,
-    ];
-
-    /// What it is called in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spin => "spin",
-            Self::Current => "await@current_thread",
-            Self::Multi => "await@multi_thread(4)",
-            Self::CurrentNoSpin => "await@current_thread,spin_us=0",
-            Self::CurrentCold => "await@current_thread, without +warm",
-            Self::SyncOn => "sync_on",
-            Self::Bare => "bare",
-            Self::BareMulti => "bare@multi_thread(4)",
-        }
-    }
-}
 
 /// What an arm of `await` did.
 #[derive(Clone, Debug, Serialize)]
@@ -272,24 +219,6 @@ pub(crate) fn system(what: &'static str, error: std::io::Error) -> Error {
     Error::new(ErrorCode::Backend, [&"bench", &what, &error]).with_source(error)
 }
 
-/// Has the device do work, by its own calls, and store a word behind it.
-fn submitted<M: Machine>(
-    machine: &M,
-    stream: &Stream<M::Device>,
-    length: Nanos,
-) -> Result<<M::Device as Device>::Point, Error> {
-    machine.launch(stream.raw(), length)?;
-    let mut point = machine.device().point(stream.raw())?;
-    point.arm()?;
-    Ok(point)
-}
-
-fn spin(point: &impl CompletionPort) {
-    while point.poll() != Wake::Reached {
-        core::hint::spin_loop();
-    }
-}
-
 impl<M: Machine> Bench<M> {
     /// What the work runs on.
     pub fn machine(&self) -> &Arc<M> {
@@ -348,19 +277,13 @@ impl<M: Machine> Bench<M> {
                     took.push(clock.now().since(before).as_nanos());
                 }
             }
-            Arm::BareMulti => {
+            Arm::BareCurrent | Arm::BareMulti => {
                 let (machine, stream) = (Arc::clone(&self.machine), self.stream.clone());
-                let alarm = Alarm::spawn(clock, false)?;
-                let task = self.multi.spawn(async move {
-                    for _ in 0..times {
-                        let before = clock.now();
-                        let point = submitted(&*machine, &stream, length)?;
-                        alarm.until(before + (length - lead(length))).await;
-                        spin(&point);
-                        took.push(clock.now().since(before).as_nanos());
-                    }
-                    Ok::<_, Error>(took)
-                });
+                let waits = alarmed(machine, stream, clock, length, times);
+                if arm == Arm::BareCurrent {
+                    return self.current.block_on(waits);
+                }
+                let task = self.multi.spawn(waits);
                 return self.multi.block_on(task).map_err(lost)?;
             }
             Arm::SyncOn => {
@@ -407,7 +330,7 @@ impl<M: Machine> Bench<M> {
 
     fn seen(&self, arm: Arm) -> Option<u64> {
         let runtime = match arm {
-            Arm::Spin | Arm::SyncOn | Arm::Bare | Arm::BareMulti => return None,
+            Arm::Spin | Arm::SyncOn | Arm::Bare | Arm::BareCurrent | Arm::BareMulti => return None,
             Arm::Current => &self.runtime,
             Arm::Multi => &self.workers,
             Arm::CurrentNoSpin => &self.no_spin,
