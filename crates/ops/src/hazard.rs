@@ -386,6 +386,10 @@ impl<D: Memory> Submission<D> {
                 return Err(Error::new(ErrorCode::ForeignMemory, []));
             }
             // There are few, most often in their order.
+            if order.last().is_none_or(|(last, _)| last.number < storage.number) {
+                order.push((storage, writes));
+                continue;
+            }
             let at = order.iter().rposition(|(before, _)| before.number <= storage.number);
             match at.and_then(|at| order.get_mut(at)).filter(|(before, _)| before.number == storage.number) {
                 Some((_, before)) => *before |= writes,

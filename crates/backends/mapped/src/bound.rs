@@ -11,7 +11,7 @@ use crate::error::{CallError, Kind};
 ///
 /// A thread pool's thread has another context than the one that made the stream, or none at all: every operation binds its own.
 /// Costs a look at the thread's context and two exchanges of its mode; nothing else where the context is right, and one exchange less
-/// within another of these.
+/// within another of these. Calls that only enqueue disturb no capture in any mode: for those the look is enough.
 #[derive(Debug)]
 pub struct Bound<'d, D: LineDriver> {
     driver: &'d D,
@@ -24,7 +24,7 @@ pub struct Bound<'d, D: LineDriver> {
 }
 
 impl<'d, D: LineDriver> Bound<'d, D> {
-    /// Binds `context`.
+    /// Binds `context`, for calls that only enqueue.
     ///
     /// # Safety
     ///
@@ -44,7 +44,17 @@ impl<'d, D: LineDriver> Bound<'d, D> {
             }
             Some(current)
         };
-        let mut bound = Self { driver, context, before, mode: None, here: PhantomData };
+        Ok(Self { driver, context, before, mode: None, here: PhantomData })
+    }
+
+    /// The same, and none of this thread's calls can invalidate a capture.
+    ///
+    /// # Safety
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) unsafe fn aside(driver: &'d D, context: RawContext) -> Result<Self, CallError> {
+        // SAFETY: as the caller says.
+        let mut bound = unsafe { Self::new(driver, context) }?;
         bound.mode = match driver.exchange_capture_mode(D::RELAXED) {
             // As it is, there is nothing to give back.
             Ok(mode) => Some(mode).filter(|mode| *mode != D::RELAXED),

@@ -243,6 +243,11 @@ impl<D: LineDriver> Context<D> {
         self.inner.bind()
     }
 
+    /// As [`bind`](Self::bind), for calls that only enqueue.
+    pub(crate) fn bind_to_enqueue(&self) -> Result<Bound<'_, D>, Error> {
+        self.inner.bind_to_enqueue()
+    }
+
     /// As [`bind`](Self::bind), for calls of the caller's own in a drop: `None` where it fails, which is counted, and in a fork's
     /// child, where no call works.
     pub fn bind_in_drop(&self) -> Option<Bound<'_, D>> {

@@ -103,7 +103,7 @@ impl<D: WorkDriver> Function<D> {
         values: &mut [*mut c_void],
     ) -> Result<(), Failed> {
         let context = self.module().context();
-        let _bound = context.bind().map_err(Failed::Told)?;
+        let _bound = context.bind_to_enqueue().map_err(Failed::Told)?;
         self.allow_shared(shape.shared_bytes)?;
         // SAFETY: the context is bound, the function's module loaded; stream, parameters and what is done with them are as the
         // caller says. The values are read before the call returns, and never written.

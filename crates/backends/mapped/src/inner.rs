@@ -159,7 +159,13 @@ impl<D: LineDriver> Inner<D> {
     /// As [`bind`](Self::bind), for drops: a failure breaks nothing.
     pub(crate) fn try_bind(&self) -> Result<Bound<'_, D>, CallError> {
         // SAFETY: `hold` keeps the context alive while `self` is.
-        unsafe { Bound::new(&self.driver, self.raw) }
+        unsafe { Bound::aside(&self.driver, self.raw) }
+    }
+
+    /// As [`bind`](Self::bind), for calls that only enqueue: launches, and stores of words.
+    pub(crate) fn bind_to_enqueue(&self) -> Result<Bound<'_, D>, Error> {
+        // SAFETY: as in `try_bind`.
+        unsafe { Bound::new(&self.driver, self.raw) }.map_err(|error| self.told(error))
     }
 
     /// What a failed call is to its caller; a sticky fault breaks the context, and whoever comes later is told the first.

@@ -133,7 +133,7 @@ impl<D: LineDriver> Port<D> {
         shared.is_here()?;
         // Nobody but the event tells of a stream that is another on each thread.
         if context.completion() == CompletionPath::Word && shared.thread.is_none() {
-            let bound = context.bind()?;
+            let bound = context.bind_to_enqueue()?;
             shared.is_free()?;
             if let Some(word) = shared.store_bound(&bound, CompletionPath::Word)? {
                 return Ok(Self::of(stream, None, Some(word), false));
