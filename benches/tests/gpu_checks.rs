@@ -12,6 +12,9 @@ use wakeline_fake_driver::Fake;
 /// More than a busy machine's scheduler takes: whether waits are in time is for a GPU to say.
 const SLACK_MS: &str = "20000";
 
+/// How long the soak takes: as long as two of its other processes.
+const MINUTES: &str = "0.03";
+
 fn checks(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpu_checks")).args(args).output().unwrap()
 }
@@ -22,7 +25,8 @@ fn records(check: &str) -> Vec<Value> {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join(format!("gpu_checks-{check}-{}.jsonl", std::process::id()));
     let (driver, json) = (fake.path().to_str().unwrap(), file.to_str().unwrap());
-    let args = ["--quick", "--check", check, "--slack-ms", SLACK_MS, "--driver", driver, "--json", json];
+    let args = ["--quick", "--check", check, "--minutes", MINUTES, "--slack-ms", SLACK_MS];
+    let args = [args.as_slice(), &["--driver", driver, "--json", json]].concat();
     let output = checks(&args);
     let rows = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{rows}{}", String::from_utf8_lossy(&output.stderr));
@@ -106,6 +110,26 @@ fn faults_are_told_with_their_cause_and_spare_other_processes() {
     assert!(bystander["count"].as_u64() > Some(20), "{bystander}");
 }
 
+/// Every host waits, under every plan and for operations, while other processes' contexts are broken.
+#[test]
+fn a_soak_of_seconds_loses_nothing() {
+    let records = records("soak");
+    let record = &records[0];
+    assert_eq!((records.len(), &record["problems"], &record["drop_failures"]), (1, &0.into(), &0.into()));
+    let map =
+        |name: &str| record[name].as_object().unwrap_or_else(|| panic!("no {name} in {record}")).clone();
+    let (hosts, plans) = (map("waits_by_host"), map("waits_by_plan"));
+    assert_eq!(record["hosts"], hosts.len(), "{record}");
+    // Seven that all checks have, two that adapt, operations and graphs.
+    assert!(plans.len() == 11 && hosts.len() >= 5, "{record}");
+    let sum = |map: &serde_json::Map<String, Value>| map.values().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!((sum(&hosts), sum(&plans)), (record["count"].as_u64().unwrap(), sum(&hosts)), "{record}");
+    for how in ["done", "dropped"] {
+        assert!(map("ends")[how].as_u64() > Some(0), "{how}: {record}");
+    }
+    assert!(sum(&map("children")) > 0, "{record}");
+}
+
 #[test]
 fn without_a_gpu_it_says_so_and_is_not_a_success() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpu_checks"));
@@ -146,9 +170,18 @@ fn help_names_every_argument_and_needs_no_gpu() {
     let output = checks(&["--help"]);
     let usage = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{usage}");
-    for argument in
-        ["--check", "--quick", "--full", "--copies", "--waits", "--churn", "--exits", "--slack-ms", "--leave"]
-    {
+    for argument in [
+        "--check",
+        "--quick",
+        "--full",
+        "--copies",
+        "--waits",
+        "--churn",
+        "--exits",
+        "--minutes",
+        "--slack-ms",
+        "--leave",
+    ] {
         assert!(usage.contains(argument), "{usage}");
     }
 }

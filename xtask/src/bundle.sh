@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs what is in this folder on a machine with a GPU: `./run` the tests and the examples, `./run tests`, `./run examples`,
-# `./run benches` or `./run checks` some of it, `./run bench [ARGUMENT..]` the A/B program. Records go to the folder OUT, where that is set, else to `results` here.
+# `./run benches` or `./run checks` some of it, `./run soak [SEED [MINUTES]]` the soak, `./run bench [ARGUMENT..]` the A/B program. Records go to the folder OUT, where that is set, else to `results` here.
 set -u
 cd "$(dirname "$0")" || exit 1
 out=${OUT:-results}
@@ -57,13 +57,20 @@ checks() {
     step ./gpu_checks --full --json "$out/gpu_checks.jsonl"
 }
 
+# All hosts, plans and ways of letting go at once, and processes beside them whose contexts are broken: 9 minutes.
+soak() {
+    seed=${1:-1}
+    step ./gpu_checks --check soak --seed "$seed" --minutes "${2:-9}" --json "$out/gpu_soak-$seed.jsonl"
+}
+
 case ${1:-all} in
     tests) tests ;;
     examples) examples ;;
     benches) benches ;;
     checks) checks ;;
+    soak) shift; soak "$@" ;;
     bench) shift; bench "$@" ;;
     all) tests; examples ;;
-    *) echo "usage: ./run [tests|examples|benches|checks|bench [ARGUMENT..]]" >&2; exit 2 ;;
+    *) echo "usage: ./run [tests|examples|benches|checks|soak [SEED [MINUTES]]|bench [ARGUMENT..]]" >&2; exit 2 ;;
 esac
 exit "$failed"

@@ -1,6 +1,7 @@
 //! What the program is asked for.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use wakeline_benches::gpu::{Host, PLANS, Words};
 use wakeline_core::Nanos;
@@ -11,7 +12,7 @@ use crate::meets::Row;
 
 /// What `--help` shows.
 pub(crate) const USAGE: &str = "usage: gpu_checks [--check NAME].. [--quick | --full] [counts] [--slack-ms N] [--driver FILE] [--json FILE]
-  --check NAME   order, waits, churn, exits, behind or faults; may be given several times (default: all)
+  --check NAME   order, waits, churn, exits, behind, faults or soak; may be given several times (default: all but soak)
   --quick        the least that shows that all of it runs
   --full         100,000 copies of each size, 1,000,000 waits, 100,000 turns of churn, 100 exits
 counts, where they are to be others than these:
@@ -20,12 +21,15 @@ counts, where they are to be others than these:
   --churn N      turns of making, using and dropping (2,000)
   --exits N      processes that end with waits in flight (14)
   --behind-ms N  how long the work behind a point takes (1,000)
+  --minutes M    how long the soak takes (9); parts of one are fine
+  --seed S       what the soak draws from (1)
   --fault NAME   trap, illegal-address or assert; may be given several times (default: all)
   --slack-ms N   how much later than allowed counts as in time: what the machine's scheduler may take (1)
   --driver FILE  load this library in place of the system's driver
   --json FILE    write a record for each thing that was checked, as JSON lines
   --leave NAME   only end with waits in flight, as `exits` has it done by a process of its own
   --meet ROW     only meet a fault, as `faults` has it done by a process of its own
+  --ruin FAULT   only break a context in which everything waits, as `soak` has it done by a process of its own
 Without a GPU it says so and ends with code 3.";
 
 /// The highest count that may be asked for.
@@ -36,6 +40,9 @@ const BEHIND_MS_MAX: u64 = 30_000;
 
 const SLACK_MS_MAX: u64 = 60_000;
 
+/// The shortest and the longest soak, minutes.
+const MINUTES: core::ops::RangeInclusive<f64> = 0.01..=1_440.0;
+
 /// What is checked together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Check {
@@ -45,12 +52,13 @@ pub(crate) enum Check {
     Exits,
     Behind,
     Faults,
+    Soak,
 }
 
 impl Check {
-    /// All, in the order in which they are run.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Order, Self::Waits, Self::Churn, Self::Behind, Self::Exits, Self::Faults];
+    /// All, in the order in which they are run; the last only where it is asked for.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Order, Self::Waits, Self::Churn, Self::Behind, Self::Exits, Self::Faults, Self::Soak];
 
     /// What it is called in arguments and records.
     pub(crate) const fn name(self) -> &'static str {
@@ -61,6 +69,7 @@ impl Check {
             Self::Exits => "exits",
             Self::Behind => "behind",
             Self::Faults => "faults",
+            Self::Soak => "soak",
         }
     }
 }
@@ -94,10 +103,14 @@ pub(crate) struct Args {
     quick: bool,
     faults: Vec<Fault>,
     slack_ms: u64,
+    /// How long the soak takes.
+    pub(crate) soak: Duration,
+    pub(crate) seed: u64,
     pub(crate) driver: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) meeting: Option<Row>,
+    pub(crate) ruining: Option<Fault>,
     pub(crate) help: bool,
 }
 
@@ -121,10 +134,13 @@ impl Args {
             quick,
             faults: Vec::new(),
             slack_ms: 1,
+            soak: Duration::from_secs(9 * 60),
+            seed: 1,
             driver: None,
             json: None,
             leaving: None,
             meeting: None,
+            ruining: None,
             help: false,
         };
         args.read(Words::new(words.into_iter()))?;
@@ -144,10 +160,13 @@ impl Args {
                 "--behind-ms" => counts.behind_ms = words.number(&(50..=BEHIND_MS_MAX))?,
                 "--fault" => self.faults.push(words.one_of(&Fault::ALL, fault_name)?),
                 "--slack-ms" => self.slack_ms = words.number(&(0..=SLACK_MS_MAX))?,
+                "--minutes" => self.soak = Duration::from_secs_f64(60.0 * words.number(&MINUTES)?),
+                "--seed" => self.seed = words.number(&(0..=u64::MAX))?,
                 "--driver" => self.driver = Some(words.value()?.into()),
                 "--json" => self.json = Some(words.value()?.into()),
                 "--leave" => self.leaving = Some(words.one_of(&Leaving::ALL, Leaving::name)?),
                 "--meet" => self.meeting = Some(words.value()?.parse()?),
+                "--ruin" => self.ruining = Some(words.one_of(&Fault::ALL, fault_name)?),
                 "--help" | "-h" => self.help = true,
                 _ => return Err(words.unknown()),
             }
@@ -157,7 +176,10 @@ impl Args {
 
     /// What to check, each once, in its own order.
     pub(crate) fn checks(&self) -> impl Iterator<Item = Check> + '_ {
-        Check::ALL.into_iter().filter(|check| self.checks.is_empty() || self.checks.contains(check))
+        let asked = |check: &Check| self.checks.contains(check);
+        Check::ALL
+            .into_iter()
+            .filter(move |check| asked(check) || (self.checks.is_empty() && *check != Check::Soak))
     }
 
     /// What the scheduler may add to a time that is checked.
@@ -212,11 +234,16 @@ mod tests {
         assert_eq!((args.driver, args.json), (Some("a".into()), Some("b".into())));
         assert_eq!(parse("--copies 3 --full").unwrap().counts, Counts { copies: 3, ..Counts::FULL });
         assert_eq!(parse("").unwrap().counts, Counts::SMALL);
+        assert!(parse("").unwrap().checks().all(|check| check != Check::Soak), "it takes minutes");
+        let soak = parse("--check soak --minutes 0.5 --seed 7").unwrap();
+        assert_eq!((soak.soak, soak.seed), (Duration::from_secs(30), 7));
         for (words, says) in [
             ("--check wait", "`--check wait` is none of order, waits, churn"),
             ("--waits 0", "`--waits 0` is not from 1"),
             ("--exits", "`--exits` wants a value"),
             ("--quick --full", "`--quick` and `--full` are two"),
+            ("--minutes 0", "`--minutes 0` is not from 0.01 to 1440"),
+            ("--ruin bug", "`--ruin bug` is none of trap"),
             ("--fault bug", "`--fault bug` is none of trap, illegal-address, assert"),
             ("--meet trap/inline", "`trap/inline` is no fault, host"),
             ("waits", "unknown argument `waits`"),

@@ -27,7 +27,7 @@ const RESTS: Duration = Duration::from_millis(1);
 /// How many of the bystander's waits must have ended after each fault, and within which time.
 const GOES_ON: u64 = 2;
 
-const fn status(fault: Fault) -> i32 {
+pub(crate) const fn status(fault: Fault) -> i32 {
     match fault {
         Fault::Trap => 719,
         Fault::IllegalAddress => 700,
@@ -96,6 +96,18 @@ fn meet(row: &Row, driver: Option<&Path>) -> Result<Vec<Seen>, Failure> {
         return Ok(seen);
     }
     Err(Failure::Broken(format!("{row}: {} of {} waits were told of: {said}", seen.len(), row.plans.len())))
+}
+
+/// Has another process meet it, and says what is wrong with what that has seen.
+pub(crate) fn judged(row: &Row, driver: Option<&Path>, slack: Nanos) -> Result<Option<String>, Failure> {
+    let told = match meet(row, driver) {
+        Err(Failure::Broken(why)) => return Ok(Some(why)),
+        told => told?,
+    };
+    let wrong = |(plan, seen): (&&str, &Seen)| {
+        broken(seen, row.fault, slack).map(|why| format!("{}, {plan}: {why}", row.host.name()))
+    };
+    Ok(row.plans.iter().zip(&told).find_map(wrong))
 }
 
 fn broken(seen: &Seen, fault: Fault, slack: Nanos) -> Option<String> {

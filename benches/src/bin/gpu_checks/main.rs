@@ -8,6 +8,7 @@
 //! | `exits.rs` | `exits` | a process that ends with waits in flight ends with code 0 |
 //! | `behind.rs` | `behind` | work queued behind a point does not delay it |
 //! | `faults.rs`, `meets.rs` | `faults` | a kernel that faults ends the waits of its context with the right cause soon after the driver tells, and no other process's |
+//! | `soak/` | `soak` | for minutes: every host, plan and way of letting go at once, beside processes whose contexts are broken; only where it is asked for |
 //! | `child.rs` | | the program run again, for what ends a process's use of the driver |
 //!
 //! Each thing that is checked is a line for people and a record; what does not hold is told with the reason, and ends the program with code 1
@@ -17,7 +18,7 @@
 //! $ cargo run --release -p wakeline-benches --bin gpu_checks -- --full --json gpu_checks.jsonl
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod behind;
@@ -29,6 +30,7 @@ mod meets;
 mod order;
 mod output;
 mod own;
+mod soak;
 mod waits;
 
 use std::io::{self, Write as _};
@@ -57,7 +59,10 @@ fn run(args: &Args) -> Result<(), Failure> {
     if let Some(row) = &args.meeting {
         return meets::meet(&gpu, row);
     }
-    let environment = Environment::of_this_thread(0);
+    if let Some(fault) = args.ruining {
+        return soak::ruin(&gpu, fault, args.seed);
+    }
+    let environment = Environment::of_this_thread(args.seed);
     let mut output = Output::new(io::stdout().lock(), args.json.as_deref(), &gpu, environment)?;
     for check in args.checks() {
         match check {
@@ -68,6 +73,10 @@ fn run(args: &Args) -> Result<(), Failure> {
             Check::Behind => behind::behind(&mut output, &gpu, args.counts.behind(), args.slack())?,
             Check::Faults => {
                 faults::faults(&mut output, &gpu, args.driver.as_deref(), &args.faults(), args.slack())?;
+            }
+            Check::Soak => {
+                let asked = (args.soak, args.seed);
+                soak::soak(&mut output, &gpu, args.driver.as_deref(), asked, args.slack())?;
             }
         }
     }
