@@ -10,6 +10,7 @@
 //! | `vendor.rs` | what tests have to know of whose driver it is |
 //! | `ops_rig.rs` | a device of operations to test on: the simulated one, CUDA on the stand-in, CUDA on a GPU |
 //! | `machine_rig.rs` | several devices to test on |
+//! | `every_call.rs` | a program each of whose driver calls fails once, in each way |
 //! | `kernels.rs` | typed kernels that every device has |
 //! | `bin/crowds.rs` | runs many of these crowds |
 //! | `tests/cases.rs` | failures from the field, each kept away by a test of its name |
@@ -18,6 +19,7 @@
 
 pub mod conform;
 pub mod crowds;
+pub mod every_call;
 pub mod kernels;
 pub mod machine_rig;
 pub mod metal;

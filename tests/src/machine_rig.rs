@@ -301,6 +301,8 @@ pub struct Test {
     pub gpu: bool,
     /// Whether it may leave something behind; on GPUs in a process of its own.
     pub leaves: bool,
+    /// Whether it takes so long that it is run where it is asked for.
+    pub long: bool,
 }
 
 /// Lists functions as tests: `machine_tests![Everywhere: one, two; Fakes: three]`.
@@ -311,6 +313,7 @@ pub struct Test {
 /// | `EverywhereFakesLeaving` | simulated devices and the stand-in for both vendors, and it may leave something behind: a fault of one GPU is that of the whole process |
 /// | `Vendors` | the stand-in for both vendors, two GPUs; generic over [`Several`] |
 /// | `Fakes` | the stand-in for both vendors alone |
+/// | `FakesLong` | the same, where they are asked for: `--ignored` |
 #[macro_export]
 macro_rules! machine_tests {
     ($($on:ident: $($name:ident),+ $(,)?);+ $(;)?) => {
@@ -320,7 +323,11 @@ macro_rules! machine_tests {
     (@ EverywhereFakesLeaving $name:ident) => { $crate::machine_tests!(@test $name, Some($name), false, true) };
     (@ Vendors $name:ident) => { $crate::machine_tests!(@test $name, None, true, false) };
     (@ Fakes $name:ident) => { $crate::machine_tests!(@test $name, None, false, false) };
+    (@ FakesLong $name:ident) => { $crate::machine_tests!(@test $name, None, false, false, true) };
     (@test $name:ident, $sim:expr, $gpu:literal, $leaves:literal) => {
+        $crate::machine_tests!(@test $name, $sim, $gpu, $leaves, false)
+    };
+    (@test $name:ident, $sim:expr, $gpu:literal, $leaves:literal, $long:literal) => {
         $crate::machine_rig::Test {
             name: stringify!($name),
             sim: $sim,
@@ -328,6 +335,7 @@ macro_rules! machine_tests {
             hip: $name,
             gpu: $gpu,
             leaves: $leaves,
+            long: $long,
         }
     };
 }
@@ -347,17 +355,18 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
     let mut devices = Devices::new("two CUDA devices", no_gpus());
     for (group, tests) in groups {
         for test in *tests {
-            let Test { name, sim, cuda, hip, gpu, leaves } = *test;
+            let Test { name, sim, cuda, hip, gpu, leaves, long } = *test;
             if let Some(sim) = sim {
-                suite.add(Trial::test(format!("sim::{group}::{name}"), move || {
+                let trial = Trial::test(format!("sim::{group}::{name}"), move || {
                     let rig = SimMachine::new();
                     sim(&rig);
                     rig.end(leaves);
                     Ok(())
-                }));
+                });
+                suite.add(trial, leaves);
             }
-            suite.add(on_stand_in(group, name, cuda, leaves));
-            suite.add(on_stand_in(group, name, hip, leaves));
+            suite.add(on_stand_in(group, name, cuda, leaves).with_ignored_flag(long), leaves);
+            suite.add(on_stand_in(group, name, hip, leaves).with_ignored_flag(long), leaves);
             if gpu {
                 suite.add_on(&mut devices, format!("gpu::{group}::{name}"), leaves, move || {
                     let driver = Cuda::load().map_err(|error| error.to_string())?;

@@ -412,6 +412,8 @@ pub struct Test {
     pub gpu: bool,
     /// Whether it may leave something behind; on a GPU in a process of its own.
     pub leaves: bool,
+    /// Whether it takes so long that it is run where it is asked for.
+    pub long: bool,
 }
 
 /// A rig whose device has graphs.
@@ -428,6 +430,7 @@ impl<R: OpsRig<Device: port::Graphs>> GraphRig for R {}
 /// | `Graphs`, `GraphsLeaving` | the same two, of a device with graphs; generic over [`GraphRig`] |
 /// | `Vendors`, `VendorsLeaving` | the stand-in for both vendors, a GPU; generic over [`Vendor`] |
 /// | `Fakes`, `FakesLeaving` | the stand-in for both vendors alone: it makes the driver fail, or looks into it |
+/// | `FakesLong` | the same, leaving something behind, where they are asked for: `--ignored` |
 /// | `Cuda`, `CudaLeaving` | CUDA on the stand-in, a GPU |
 /// | `Fake`, `FakeLeaving` | CUDA on the stand-in alone |
 #[macro_export]
@@ -443,11 +446,15 @@ macro_rules! device_tests {
     (@ VendorsLeaving $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), true, true) };
     (@ Fakes $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, false) };
     (@ FakesLeaving $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, true) };
+    (@ FakesLong $name:ident) => { $crate::device_tests!(@test $name, None, Some($name), false, true, true) };
     (@ Cuda $name:ident) => { $crate::device_tests!(@test $name, None, None, true, false) };
     (@ CudaLeaving $name:ident) => { $crate::device_tests!(@test $name, None, None, true, true) };
     (@ Fake $name:ident) => { $crate::device_tests!(@test $name, None, None, false, false) };
     (@ FakeLeaving $name:ident) => { $crate::device_tests!(@test $name, None, None, false, true) };
     (@test $name:ident, $sim:expr, $hip:expr, $gpu:literal, $leaves:literal) => {
+        $crate::device_tests!(@test $name, $sim, $hip, $gpu, $leaves, false)
+    };
+    (@test $name:ident, $sim:expr, $hip:expr, $gpu:literal, $leaves:literal, $long:literal) => {
         $crate::ops_rig::Test {
             name: stringify!($name),
             sim: $sim,
@@ -455,6 +462,7 @@ macro_rules! device_tests {
             hip: $hip,
             gpu: $gpu,
             leaves: $leaves,
+            long: $long,
         }
     };
 }
@@ -465,18 +473,19 @@ pub fn run(groups: &[(&'static str, &'static [Test])]) -> ! {
     let mut devices = Devices::new("CUDA device", Cuda::load().err().map(|error| error.to_string()));
     for (group, tests) in groups {
         for test in *tests {
-            let Test { name, sim, cuda, hip, gpu, leaves } = *test;
+            let Test { name, sim, cuda, hip, gpu, leaves, long } = *test;
             if let Some(sim) = sim {
-                suite.add(Trial::test(format!("sim::{group}::{name}"), move || {
+                let trial = Trial::test(format!("sim::{group}::{name}"), move || {
                     let rig = SimRig::new();
                     sim(&rig);
                     rig.end(leaves);
                     Ok(())
-                }));
+                });
+                suite.add(trial, leaves);
             }
-            suite.add(on_stand_in(group, name, cuda, leaves));
+            suite.add(on_stand_in(group, name, cuda, leaves).with_ignored_flag(long), leaves);
             if let Some(hip) = hip {
-                suite.add(on_stand_in(group, name, hip, leaves));
+                suite.add(on_stand_in(group, name, hip, leaves).with_ignored_flag(long), leaves);
             }
             if gpu {
                 suite.add_on(&mut devices, format!("gpu::{group}::{name}"), leaves, move || {

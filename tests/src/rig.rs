@@ -271,7 +271,7 @@ fn add<D: Vendor>(suite: &mut Suite, devices: &mut Devices, name: &str, on: On, 
         run(&rig);
         Ok(rig.end(leaves)?)
     });
-    suite.add(trial.with_ignored_flag(on == On::FakeLong));
+    suite.add(trial.with_ignored_flag(on == On::FakeLong), leaves);
     if matches!(on, On::Both | On::BothLeaving) {
         suite.add_on(devices, format!("{device}::{name}"), leaves, move || {
             let rig = Rig::gpu().map_err(|error| error.to_string())?;

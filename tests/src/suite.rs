@@ -7,6 +7,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// The argument that says that this process is there for one test alone.
 const OWN_PROCESS: &str = "--own-process";
 
+/// The argument that leaves out what may leave something behind: for whoever looks for leaks.
+const NO_LEAVING: &str = "--no-leaving";
+
 /// Devices that trials want, and that may be absent.
 pub(crate) struct Devices {
     what: &'static str,
@@ -26,17 +29,24 @@ pub(crate) struct Suite {
     arguments: Arguments,
     /// Whether this process is there for one trial alone.
     alone: bool,
+    /// Whether those that leave something behind are left out.
+    no_leaving: bool,
     trials: Vec<Trial>,
 }
 
 impl Suite {
     pub(crate) fn from_args() -> Self {
         let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
-        Self { arguments: Arguments::from_iter(words), alone: !own.is_empty(), trials: Vec::new() }
+        let (without, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == NO_LEAVING);
+        let arguments = Arguments::from_iter(words);
+        Self { arguments, alone: !own.is_empty(), no_leaving: !without.is_empty(), trials: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, trial: Trial) {
-        self.trials.push(trial);
+    /// One that may leave something behind, where `leaves`.
+    pub(crate) fn add(&mut self, trial: Trial, leaves: bool) {
+        if !(leaves && self.no_leaving) {
+            self.trials.push(trial);
+        }
     }
 
     /// One that wants a device, and is ignored and counted where there is none. One that leaves a device behind that is of no use to others has a process of its own.

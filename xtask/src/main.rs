@@ -20,6 +20,7 @@ mod mutants;
 mod package;
 mod parks;
 mod picture;
+mod sanitize;
 mod soak;
 mod targets;
 mod tidy;
@@ -61,6 +62,8 @@ enum Task {
     Picture,
     /// Run many seeded simulated programs, and judge each by the truth
     Soak(soak::Args),
+    /// Run suites under the address sanitizer and its leak check, and under the thread sanitizer
+    Sanitize(sanitize::Args),
     /// Read many hostile inputs by whatever reads text
     Fuzz(fuzz::Args),
     /// Count the instructions of the hot paths and hold them against their limits
@@ -106,6 +109,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Package(args) => package::run(&args),
         Task::Picture => picture::run(),
         Task::Soak(args) => soak::run(&args),
+        Task::Sanitize(args) => missing::settle(sanitize::run(&args), args.allow_missing).map(drop),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Instructions(args) => missing::settle(instructions::run(), args.allow_missing).map(drop),
         Task::Bench(args) => return bench::run(&args),

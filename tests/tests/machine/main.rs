@@ -5,12 +5,14 @@
 //! | `across.rs` | copies between devices, and conflicting uses of one tensor on several |
 //! | `bound.rs` | whose context each call is made in, and who has one at all |
 //! | `faults.rs` | one device faults, and the others go on |
+//! | `matrix.rs` | a program over two devices each of whose driver calls fails once, in each way |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod across;
 mod bound;
 mod faults;
+mod matrix;
 
 use wakeline_core::Nanos;
 
@@ -23,5 +25,6 @@ fn main() {
         ("across", across::TESTS),
         ("bound", bound::TESTS),
         ("faults", faults::TESTS),
+        ("matrix", matrix::TESTS),
     ])
 }

@@ -14,7 +14,8 @@
 //! | `memory.rs` | memory of device and host: none, too much, none left |
 //! | `tensors.rs` | tensors: made, viewed, copied, cut up and bounded as the host says |
 //! | `kernels.rs` | typed kernels: what they compute, what they are handed, what they give back |
-//! | `seeds.rs` | random programs, and a failure at each call of a program |
+//! | `seeds.rs` | random programs |
+//! | `matrix.rs` | programs each of whose driver calls fails once, in each way |
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -26,6 +27,7 @@ mod graphs;
 mod hazards;
 mod hosts;
 mod kernels;
+mod matrix;
 mod memory;
 mod operations;
 mod paths;
@@ -53,5 +55,6 @@ fn main() {
         ("tensors", tensors::TESTS),
         ("kernels", kernels::TESTS),
         ("seeds", seeds::TESTS),
+        ("matrix", matrix::TESTS),
     ])
 }

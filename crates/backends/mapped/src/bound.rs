@@ -87,7 +87,12 @@ impl<D: LineDriver> Drop for Bound<'_, D> {
                 current => self.note(current.map(drop)),
             }
             // SAFETY: it was this thread's context when the value was made, and is alive by the contract of `new`.
-            self.note(unsafe { self.driver.set_current(before) });
+            let give_back = || unsafe { self.driver.set_current(before) };
+            if let Err(error) = give_back() {
+                self.note(Err(error));
+                // Else ours stays this thread's, and would be given back to it by the next of another context when it is long destroyed.
+                let _ = give_back();
+            }
         }
     }
 }
