@@ -174,6 +174,8 @@ codes! {
     0x0042 DevicesApart "device {} of a machine has another driver than device {}, so that neither can wait for the other: load the driver once, or have a machine for each",
     /// No device of a machine takes operations. Arguments: how many there are, the last fault.
     0x0043 DevicesOut "none of the {} device(s) of the machine takes operations any more: {}",
+    /// An operation was not submitted, since nobody would see it to its end. Arguments: why nobody would.
+    0x0044 Unwatched "nothing was submitted, since {}: run it on the spot by `sync`, or make a runtime whose watcher is there for as long",
 }
 
 impl ErrorCode {

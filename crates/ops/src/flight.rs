@@ -38,6 +38,8 @@ pub(crate) struct Fleet {
     pub(crate) counters: Counters,
     pub(crate) known: Known,
     pub(crate) drains: Drains,
+    /// Who tends has closed: nobody would see another flight to its end.
+    closed: AtomicBool,
     /// How many graphs were made.
     graphs: AtomicU64,
     blank: Lock<Vec<Arc<Flight>>>,
@@ -46,7 +48,8 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn new() -> Arc<Self> {
         let (counters, known, drains) = (Counters::default(), Known::new(), Drains::new());
-        Arc::new(Self { counters, known, drains, graphs: AtomicU64::new(0), blank: Lock::new(Vec::new()) })
+        let (closed, graphs, blank) = (AtomicBool::new(false), AtomicU64::new(0), Lock::new(Vec::new()));
+        Arc::new(Self { counters, known, drains, closed, graphs, blank })
     }
 
     /// A number for another graph, which tells its launches apart from those of others in what is known of them; 0 is for what has none. Of these runtimes alone, so that what is
@@ -69,14 +72,26 @@ impl Fleet {
         }
     }
 
+    /// Whether who tends has closed, as a flight was told.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     /// Lets go what a flight keeps where the work is done, else leaks it.
-    pub(crate) fn settle(&self, owners: &mut Owners, permit: &mut Option<Permit>, done: bool) {
-        if done {
+    pub(crate) fn settle(&self, owners: &mut Owners, permit: &mut Option<Permit>, ended: Ended) {
+        if ended == Ended::Done {
             self.let_go(owners);
             Counters::add(&self.counters.landed, 1);
         } else {
-            if let Some(permit) = permit {
-                permit.lost();
+            if ended == Ended::Closed {
+                // Before its place is given back: who waits for one is woken by that, or finds this.
+                self.closed.store(true, Ordering::SeqCst);
+            }
+            match permit {
+                Some(permit) if ended == Ended::Failed => permit.lost(),
+                Some(permit) => permit.unseen(),
+                None => {}
             }
             self.leak(owners);
         }
@@ -109,6 +124,30 @@ impl Fleet {
         if let Some(lesson) = permit.lane().arrive(&course.ticket, seen.at, seen.exact) {
             let Ticket { service, .. } = course.ticket;
             self.known.learn(course.kind, lesson.took, course.late, lesson.exact, service);
+        }
+    }
+}
+
+/// What is known of the work of a flight that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// It is done.
+    Done,
+    /// Its device has failed: nothing is in a queue any more.
+    Failed,
+    /// Nobody sees it to its end, though the device goes on.
+    Unseen,
+    /// The same, as it is of all others, since who tends has closed.
+    Closed,
+}
+
+impl Ended {
+    fn of(outcome: &Result<(), Error>) -> Self {
+        match outcome.as_ref().map_err(Error::code) {
+            Ok(()) => Self::Done,
+            Err(ErrorCode::WatcherClosed) => Self::Closed,
+            Err(ErrorCode::WatcherFull | ErrorCode::HelpersBusy) => Self::Unseen,
+            Err(_) => Self::Failed,
         }
     }
 }
@@ -327,7 +366,7 @@ impl Flight {
     /// Ends the flight, whose word its own task has seen: under one lock, and nobody is woken. False where somebody else ends it: then its task is
     /// told as any.
     pub(crate) fn see(&self, seen: Seen) -> bool {
-        let Some((fleet, waker)) = self.settle(true, |_| Some(seen), |state| state.waker.take()) else {
+        let Some((fleet, waker)) = self.settle(Ended::Done, |_| Some(seen), |state| state.waker.take()) else {
             return false;
         };
         Counters::add(&fleet.counters.watched, 1);
@@ -344,7 +383,7 @@ impl Flight {
 
     /// Ends the flight, then wakes whoever awaits it.
     fn end(&self, outcome: Result<(), Error>, seen: impl FnOnce(&Course) -> Option<Seen>) {
-        let Some((fleet, ())) = self.settle(outcome.is_ok(), seen, |_| ()) else { return };
+        let Some((fleet, ())) = self.settle(Ended::of(&outcome), seen, |_| ()) else { return };
         // Only now: who has been told finds nothing kept any more.
         let (waker, waited_for) = {
             let mut state = self.state.lock();
@@ -364,7 +403,7 @@ impl Flight {
     /// out at the same time.
     fn settle<T>(
         &self,
-        done: bool,
+        ended: Ended,
         seen: impl FnOnce(&Course) -> Option<Seen>,
         also: impl FnOnce(&mut State) -> T,
     ) -> Option<(Arc<Fleet>, T)> {
@@ -379,10 +418,10 @@ impl Flight {
             (state.fleet.clone()?, state.permit.take(), state.course.take(), also(&mut state))
         };
         if let Some(course) = &course {
-            let seen = if done { seen(course) } else { None };
+            let seen = if ended == Ended::Done { seen(course) } else { None };
             fleet.learn(course, permit.as_ref(), seen);
         }
-        fleet.settle(&mut owners, &mut permit, done);
+        fleet.settle(&mut owners, &mut permit, ended);
         Some((fleet, also))
     }
 

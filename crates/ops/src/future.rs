@@ -48,6 +48,7 @@ use crate::submission::{Submission, Verdicts, judge};
 /// - [`ErrorCode::StreamCapturing`] where somebody captures its stream by the device's own calls: nothing of it was submitted, and nothing recorded.
 /// - the device's fault, or what else ended the wait, [`ErrorCode::WatcherClosed`] say. What the operation keeps is leaked then, and
 ///   counted in [`Runtime::counts`]: the device may be at work on it.
+/// - [`ErrorCode::Unwatched`] where who tends was closed before, or what it had no room for fills the stream's queue: nothing was submitted. [`sync`](Self::sync) still works.
 /// - [`ErrorCode::PolledAfterEnd`] when it is polled again after it was ready.
 /// - [`ErrorCode::Timeout`] and [`ErrorCode::Cancelled`] where it [was to end](Self::timeout) so.
 #[must_use = "it does nothing until it is awaited"]
@@ -215,13 +216,20 @@ impl<O: DeviceOp> DeviceFuture<O> {
         context: &mut Context<'_>,
     ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
         let submits = Submits::lock()?;
+        if stream.core().fleet.is_closed() {
+            return self.refused(&stream);
+        }
+        // One is for the store behind it; each has one more, so that no more are in flight than half as many.
+        let entries = op.entries().clamp(1, ENTRIES_MAX - 1) + 1;
         let admitted = if op.poll_ready(context).is_ready() {
-            // One is for the store behind it; each has one more, so that no more are in flight than half as many.
-            stream.lane().admit(op.entries().clamp(1, ENTRIES_MAX - 1) + 1, &mut self.turn, context)
+            stream.lane().admit(entries, &mut self.turn, context)
         } else {
             Poll::Pending
         };
         let Poll::Ready(permit) = admitted else {
+            if stream.core().fleet.is_closed() || stream.lane().is_full_of_unseen(entries) {
+                return self.refused(&stream);
+            }
             *self.state = State::Waits(op, stream, runtime);
             return Poll::Pending;
         };
@@ -256,6 +264,21 @@ impl<O: DeviceOp> DeviceFuture<O> {
                 if over { self.watch_on(context) } else { Poll::Pending }
             }
         }
+    }
+
+    /// Nobody would see it to its end, nor wake it when there is room.
+    #[cold]
+    fn refused(
+        &mut self,
+        stream: &Stream<O::Device>,
+    ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
+        stream.lane().leave(&mut self.turn);
+        let why = if stream.core().fleet.is_closed() {
+            "the watcher that was to see it to its end was closed"
+        } else {
+            "the queue of its stream is full of work whose ends the watcher had no room to see"
+        };
+        Poll::Ready(Err(Error::new(ErrorCode::Unwatched, [&why])))
     }
 
     #[inline]

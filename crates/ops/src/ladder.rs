@@ -30,7 +30,7 @@ use wakeline_core::{
 
 use crate::config::{CROWD_FLIGHTS, CROWD_LATE_US, CROWD_LATE_US_MAX, Completion, FEW_FLIGHTS_MAX};
 use crate::counts::Counters;
-use crate::flight::{Awaited, Course, Handle, Seen};
+use crate::flight::{Awaited, Course, Ended, Handle, Seen};
 use crate::known::Kind;
 use crate::lane::Ticket;
 use crate::point::{OpLine, OpPoint};
@@ -312,7 +312,8 @@ impl<D: Device> Submission<D> {
         let waited = wait_for(&self.stream);
         self.departed = true;
         let fleet = &self.stream.core().fleet;
-        fleet.settle(&mut self.owners, &mut self.permit, waited.is_ok());
+        let ended = if waited.is_ok() { Ended::Done } else { self.unknown() };
+        fleet.settle(&mut self.owners, &mut self.permit, ended);
         waited
     }
 
@@ -322,7 +323,14 @@ impl<D: Device> Submission<D> {
         self.departed = true;
         self.abandon();
         let fleet = &self.stream.core().fleet;
-        fleet.settle(&mut self.owners, &mut self.permit, false);
+        let ended = self.unknown();
+        fleet.settle(&mut self.owners, &mut self.permit, ended);
+    }
+
+    /// What is known of what it enqueued where a call of the device failed: that device, or it is as it was.
+    #[cold]
+    fn unknown(&self) -> Ended {
+        if self.device().health().is_ok() { Ended::Unseen } else { Ended::Failed }
     }
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Lane {
     entries: u64,
     /// How many places, each a [`FLIGHT`], and entries are taken; with [`WAITS`] where somebody waits for some, and [`HELD`].
     taken: SyncU64,
+    /// Those entries of them that are of work which nobody sees to its end: it is in the queue until something behind it has ended.
+    unseen: AtomicU64,
     /// Who waits for one.
     waiting: Lock<Waiting>,
     /// The highest place that is known to have landed, by its number.
@@ -136,6 +138,7 @@ impl Lane {
         Arc::new(Self {
             entries: entries.into(),
             taken: SyncU64::new(0),
+            unseen: AtomicU64::new(0),
             waiting: Lock::new(Waiting::default()),
             landed: AtomicU64::new(0),
             last_gate: AtomicU64::new(0),
@@ -202,6 +205,25 @@ impl Lane {
     /// The same whether or not there is room: they are in the queue.
     pub(crate) fn take_anyway(&self, entries: u32) {
         self.taken.fetch_add(u64::from(entries), Ordering::AcqRel);
+    }
+
+    /// Keeps the entries of what is `taken` for work that nobody sees to its end.
+    #[cold]
+    pub(crate) fn leave_unseen(&self, taken: &mut u64) {
+        self.unseen.fetch_add(*taken - FLIGHT, Ordering::AcqRel);
+        *taken = FLIGHT;
+    }
+
+    /// Those entries that are of work in front which nobody sees to its end: for whoever enqueues behind it from now on, at whose end they are given back.
+    #[inline]
+    pub(crate) fn take_unseen(&self) -> u64 {
+        if self.unseen.load(Ordering::Relaxed) == 0 { 0 } else { self.unseen.swap(0, Ordering::AcqRel) }
+    }
+
+    /// Whether such work alone is in the queue, and leaves no room for so many: nothing that ends would make some.
+    #[cold]
+    pub(crate) fn is_full_of_unseen(&self, entries: u32) -> bool {
+        self.in_flight() == 0 && self.unseen.load(Ordering::Acquire) + u64::from(entries) > self.entries
     }
 
     /// How many entries are taken, and how many there are.
@@ -526,6 +548,22 @@ impl Permit {
         if let Some(places) = &mut *self.also {
             places.lost();
         }
+    }
+
+    /// The same of work that is still enqueued, as far as is known: what it has of the queues stays taken.
+    #[cold]
+    pub(crate) fn unseen(&mut self) {
+        self.lost();
+        self.lane.leave_unseen(&mut self.taken);
+        if let Some(places) = &mut *self.also {
+            places.unseen();
+        }
+    }
+
+    /// It is behind all that nobody sees to its end in its stream.
+    #[inline]
+    pub(crate) fn take_unseen(&mut self) {
+        self.taken += self.lane.take_unseen();
     }
 
     /// Its work is done where there is more to be told of that, in all streams.

@@ -129,6 +129,17 @@ impl Places {
         }
     }
 
+    /// It is still enqueued, as far as is known.
+    #[cold]
+    pub(crate) fn unseen(&mut self) {
+        let lanes = &self.lanes;
+        for share in self.shares.iter_mut().flat_map(|shares| &mut shares.each) {
+            if let Some((lane, _)) = lanes.get(share.number) {
+                lane.leave_unseen(&mut share.taken);
+            }
+        }
+    }
+
     /// All of the flight is expected to have ended then.
     pub(crate) fn expect_until(&self, at: Instant) {
         self.each().for_each(|(lane, _)| lane.expect_until(at));

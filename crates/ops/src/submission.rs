@@ -138,6 +138,7 @@ impl<D: Device> Submission<D> {
             self.refuse();
             return Err(error);
         }
+        self.goes_behind_all();
         op.execute(self)
     }
 
@@ -152,7 +153,16 @@ impl<D: Device> Submission<D> {
             self.refuse();
             return Err(error);
         }
+        self.goes_behind_all();
         op.execute(self)
+    }
+
+    /// What it enqueues from now on is behind all that is in its stream: at its end that is over, whether or not anybody has seen it.
+    #[inline]
+    fn goes_behind_all(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.take_unseen();
+        }
     }
 
     #[cold]

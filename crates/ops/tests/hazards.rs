@@ -42,6 +42,29 @@ fn a_read_in_another_stream_waits_for_the_write_on_the_device() {
 }
 
 #[test]
+fn a_read_waits_for_the_write_in_flight_of_an_earlier_submission_whichever_stream_had_it_before() {
+    let rig = Rig::new();
+    let [written, read] = [(); 2].map(|()| rig.runtime.with_policy(&SingleStream).unwrap());
+    for home in [written.clone(), rig.runtime.with_policy(&SingleStream).unwrap()] {
+        let target: Bytes = rig.run(Tensor::full(8, 1).on(&home)).unwrap();
+        let source: Bytes = rig.run(Tensor::full(8, 2).on(&home)).unwrap();
+        let behind = Arc::new(Mutex::new(None));
+        let give = Arc::clone(&behind);
+        let write = source.copy_to(target).map(move |tensor: Bytes| {
+            *give.lock().unwrap() = Some(tensor.to_host());
+            tensor
+        });
+        let mut writing = write.on(&written);
+        assert!(poll_once(&mut writing).is_pending());
+        let mut reading = behind.lock().unwrap().take().unwrap().on(&read);
+        assert!(poll_once(&mut reading).is_pending());
+        assert_eq!(rig.run(reading).unwrap(), [2; 8]);
+        rig.run(writing).unwrap();
+    }
+    rig.assert_clean();
+}
+
+#[test]
 fn a_write_waits_for_the_reads_before_it_and_reads_for_each_other_do_not() {
     let rig = Rig::new();
     let tensor: Bytes = rig.run(Tensor::full(8, 1).on(&rig.runtime)).unwrap();

@@ -227,6 +227,11 @@ impl<T: TimeLine> SimDevice<T> {
     pub fn gates(&self) -> usize {
         self.with(State::gates_in_use)
     }
+
+    /// How many gates are closed and have streams that are to wait for them, while the device is well.
+    pub fn gates_closed(&self) -> usize {
+        self.with(State::gates_closed)
+    }
 }
 
 /// Memory, kernels and events. Each call fails with the device's fault, with

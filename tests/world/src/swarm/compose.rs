@@ -1,6 +1,6 @@
 //! The steps of a program that compose.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use wakeline_core::{Error, ErrorCode, Nanos};
@@ -22,7 +22,7 @@ const READS_MAX: usize = 6;
 const LARGE_MAX: u64 = 2_000;
 
 /// The steps by their numbers.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "branches",
     "a diamond",
     "many reads",
@@ -34,6 +34,7 @@ const NAMES: [&str; 12] = [
     "a branch that fails",
     "boxes",
     "a large one",
+    "reads behind a write in flight",
     "a shared operation of several tasks",
 ];
 
@@ -56,7 +57,7 @@ impl<W: Way> Program<W> {
     }
 
     pub(crate) async fn compose(&mut self) {
-        let step = self.dice.below(12);
+        let step = self.dice.below(13);
         self.way.note(|| format!("  {}", NAMES[usize::try_from(step).unwrap_or(0)]));
         match step {
             0 => self.zips().await,
@@ -69,6 +70,7 @@ impl<W: Way> Program<W> {
             8 => self.fails_in_a_branch().await,
             9 => self.boxes().await,
             10 => self.large().await,
+            11 => self.reads_behind_a_write().await,
             _ => self.shares_among_tasks(),
         }
     }
@@ -148,6 +150,37 @@ impl<W: Way> Program<W> {
             self.ends(many).await;
         } else {
             self.ends(value(()).then(|()| many)).await;
+        }
+    }
+
+    /// A write is left in flight, and what it wrote is read by submissions that come behind it, in whichever streams.
+    async fn reads_behind_a_write(&mut self) {
+        let (before, byte) = (self.byte(), self.byte());
+        let made = (full(before).on(&self.runtime), full(byte).on(&self.runtime));
+        let Ok(Ok(target)) = self.way.wait(made.0).await else { return };
+        let Ok(Ok(source)) = self.way.wait(made.1).await else { return };
+        let reads = Arc::new(Mutex::new(Vec::new()));
+        let (give, count) = (Arc::clone(&reads), 1 + self.dice.below(3));
+        let write = source.copy_to(target).map(move |tensor: Bytes| {
+            // Once that is enqueued.
+            let mut reads = give.lock().unwrap_or_else(PoisonError::into_inner);
+            reads.extend((0..count).map(|_| tensor.to_host()));
+        });
+        let mut write: Boxed = {
+            let write = self.wishes(write);
+            Box::pin(async move { write.await.map(|()| vec![byte; LEN]) })
+        };
+        if let Some(Poll::Pending) = self.poll(&mut write) {
+            self.pending.push((write, byte));
+        }
+        let reads = core::mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
+        for read in reads {
+            let mut read: Boxed = Box::pin(self.wishes(read));
+            match self.poll(&mut read) {
+                Some(Poll::Ready(Ok(bytes))) => assert_eq!(bytes, [byte; LEN]),
+                Some(Poll::Pending) => self.pending.push((read, byte)),
+                _ => {}
+            }
         }
     }
 
@@ -240,8 +273,7 @@ impl<W: Way> Program<W> {
         let mut many = self.wishes(value(()).then(|()| many));
         if let Some(Poll::Ready(Err(error))) = self.poll(&mut many) {
             assert!(self.device.misuses().is_empty(), "{error}");
-            let full = error.to_string().contains("the queue of this stream is full");
-            assert!(!full || self.way.is_shut(), "{error}");
+            assert!(!error.to_string().contains("the queue of this stream is full"), "{error}");
         }
     }
 

@@ -45,6 +45,8 @@ fn add(run: Nanos, to: &Bytes, from: &Bytes, plus: u8) -> Launch<SimDevice> {
 pub(crate) struct Graphs<W> {
     pub(crate) program: Program<W>,
     made: Vec<Made>,
+    /// Those that use no memory: nothing but the graph itself orders its launches.
+    bare: Vec<Graph<SimDevice>>,
     /// What was submitted and may still end.
     flying: Vec<Boxed>,
 }
@@ -64,7 +66,7 @@ fn record(
 
 impl<W: Way> Graphs<W> {
     pub(crate) fn new(program: Program<W>) -> Self {
-        Self { program, made: Vec::new(), flying: Vec::new() }
+        Self { program, made: Vec::new(), bare: Vec::new(), flying: Vec::new() }
     }
 
     /// Whether it has any.
@@ -184,6 +186,35 @@ impl<W: Way> Graphs<W> {
         }
     }
 
+    /// Launches one that uses no memory several times, in whichever streams, and leaves them pending.
+    fn launches_again(&mut self) {
+        if self.bare.is_empty() || self.dice(4) == 0 {
+            let Ok(stream) = self.program.runtime.stream(Priority::Normal) else { return };
+            let kernel = SimKernel::new(self.run_time(), |_| {});
+            // SAFETY: the kernel takes no memory.
+            let op = unsafe { launch(kernel, ONE, [KernelArg::word(1)]) };
+            let well = self.program.device.health().is_none();
+            match Graph::scope(&stream, |graph| graph.record(op)) {
+                Ok(graph) => self.bare.push(graph),
+                Err(error) => assert!(!well || self.program.device.health().is_some(), "{error}"),
+            }
+        }
+        if self.bare.is_empty() {
+            return;
+        }
+        let at = self.program.dice.place(self.bare.len());
+        for _ in 0..=self.dice(4) {
+            let future = self.program.wishes(self.bare[at].launch());
+            let mut future: Boxed = Box::pin(async { future.await.map(|()| Vec::new()) });
+            if self.program.poll(&mut future).is_some_and(|polled| polled.is_pending()) {
+                self.flying.push(future);
+            }
+        }
+        if self.dice(4) == 0 {
+            drop(self.bare.swap_remove(at));
+        }
+    }
+
     fn updates(&mut self) {
         let (Some(at), byte, run) = (self.at(), self.byte(), self.run_time()) else { return };
         let Made { graph, input, .. } = &self.made[at];
@@ -255,6 +286,7 @@ impl<W: Way> Graphs<W> {
                 }
             }
             13 => self.program.way.moment().await,
+            14 => self.launches_again(),
             _ => self.program.step().await,
         }
     }

@@ -63,9 +63,6 @@ pub(crate) trait Way {
     /// Notes what a task does, where somebody is going to read it.
     fn note(&self, line: impl FnOnce() -> String);
 
-    /// Whether those who see points to their ends are shut down: then nobody knows what is still enqueued.
-    fn is_shut(&self) -> bool;
-
     /// Whether a task may wait on the spot: nothing is closed that only others would open.
     fn may_block(&self) -> bool;
 }
@@ -101,10 +98,6 @@ impl Way for Alone<'_> {
 
     fn note(&self, line: impl FnOnce() -> String) {
         self.script.note(|| format!("{:>12} {}", self.watcher.now().as_nanos(), line()));
-    }
-
-    fn is_shut(&self) -> bool {
-        false
     }
 
     fn may_block(&self) -> bool {
@@ -275,6 +268,7 @@ pub(crate) fn is_clean(
     let leaked = usize::try_from(counts.owners_leaked + counts.frees_failed).unwrap_or(usize::MAX);
     let most = leaked.saturating_mul(each) + forgotten;
     assert!(left.buffers + left.pinned <= most, "memory was leaked and not counted: {left:?} {counts:?}");
+    assert_eq!(device.gates_closed(), 0, "a gate was left closed: {counts:?}");
     let well = device.health().is_none();
     if well && forgotten == 0 && counts.leaked == 0 {
         let clean = (MemoryUse::default(), 0);

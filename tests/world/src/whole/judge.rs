@@ -15,9 +15,6 @@ pub(crate) struct Work {
     ended: Arc<AtomicU64>,
 }
 
-/// What a simulated stream says that takes no more.
-pub(crate) const FULL: &str = "the queue of this stream is full";
-
 /// No such moment yet.
 const NEVER: u64 = u64::MAX;
 
@@ -141,7 +138,7 @@ impl Judged {
                 Some((at, false)) => by(at + Nanos::from_nanos(CANCEL_NS_MAX), "was cancelled"),
                 None => Err("was cancelled by nobody".to_owned()),
             },
-            ErrorCode::WatcherClosed if world.closed.get() => Ok(()),
+            ErrorCode::WatcherClosed | ErrorCode::Unwatched if world.closed.get() => Ok(()),
             ErrorCode::StoreLost => {
                 let faults = place.device.config().faults;
                 let astray = faults.lost_store_ppm > 0
@@ -155,8 +152,6 @@ impl Judged {
                 }
             }
             _ if failed => Ok(()),
-            // Nobody knows what is still enqueued.
-            ErrorCode::Backend if world.closed.get() && error.to_string().contains(FULL) => Ok(()),
             _ => Err(format!("ended by an error without its cause: {error}")),
         }
     }

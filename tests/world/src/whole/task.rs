@@ -53,10 +53,6 @@ impl swarm::Way for Way<'_> {
         self.world.note(line);
     }
 
-    fn is_shut(&self) -> bool {
-        self.world.closed.get()
-    }
-
     /// Where there is no gate that only others would open.
     fn may_block(&self) -> bool {
         self.world.places.iter().all(|place| place.device.gates() == 0)

@@ -24,6 +24,12 @@ impl State {
         self.gates.values_mut().count()
     }
 
+    /// How many hold up something.
+    pub(crate) fn gates_closed(&mut self) -> usize {
+        let well = self.fault.is_none();
+        self.gates.values_mut().filter(|gate| well && !gate.open && gate.waits > 0).count()
+    }
+
     pub(crate) fn new_gate(&mut self) -> Key {
         self.gates.insert(Gate::default())
     }
