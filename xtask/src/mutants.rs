@@ -172,6 +172,18 @@ fn catch(tree: &Path, home: &Path, mutant: &Mutant) -> Result<Option<Caught>> {
             let output = within(cargo(&format!("test --offline --locked --no-fail-fast {args}")))?;
             Ok(output.filter(|output| !output.status.success()).map(|output| tests_of(&output)))
         }
+        ("loom", package) => {
+            let words = format!("test --release --offline --locked -p {package} --lib");
+            let models = |words: &str| {
+                let mut command = cargo(words);
+                command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", home.join("loom"));
+                command
+            };
+            let built = models(&format!("{words} --no-run")).stdin(Stdio::null()).output()?;
+            ensure!(built.status.success(), "it does not build:\n{}", String::from_utf8_lossy(&built.stderr));
+            let output = within(models(&format!("{words} loom")))?;
+            Ok(output.filter(|output| !output.status.success()).map(|output| tests_of(&output)))
+        }
         ("tidy", _) => {
             build("build -q --offline --locked -p xtask")?;
             let output = within(cargo("run -q --offline --locked -p xtask -- tidy"))?;

@@ -366,7 +366,8 @@ impl Flight {
     /// Ends the flight, whose word its own task has seen: under one lock, and nobody is woken. False where somebody else ends it: then its task is
     /// told as any.
     pub(crate) fn see(&self, seen: Seen) -> bool {
-        let Some((fleet, waker)) = self.settle(Ended::Done, |_| Some(seen), |state| state.waker.take()) else {
+        let Some((fleet, waker)) = self.settle(Ended::Done, |_| Some(seen), |state| state.waker.take())
+        else {
             return false;
         };
         Counters::add(&fleet.counters.watched, 1);

@@ -268,10 +268,7 @@ impl<O: DeviceOp> DeviceFuture<O> {
 
     /// Nobody would see it to its end, nor wake it when there is room.
     #[cold]
-    fn refused(
-        &mut self,
-        stream: &Stream<O::Device>,
-    ) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
+    fn refused(&mut self, stream: &Stream<O::Device>) -> Poll<Result<<O as DeviceOp>::Output, Error>> {
         stream.lane().leave(&mut self.turn);
         let why = if stream.core().fleet.is_closed() {
             "the watcher that was to see it to its end was closed"
