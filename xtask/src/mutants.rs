@@ -179,8 +179,12 @@ fn catch(tree: &Path, home: &Path, mutant: &Mutant) -> Result<Option<Caught>> {
                 command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", home.join("loom"));
                 command
             };
-            let built = models(&format!("{words} --no-run")).stdin(Stdio::null()).output()?;
-            ensure!(built.status.success(), "it does not build:\n{}", String::from_utf8_lossy(&built.stderr));
+            let compiled = models(&format!("{words} --no-run")).stdin(Stdio::null()).output()?;
+            ensure!(
+                compiled.status.success(),
+                "it does not build:\n{}",
+                String::from_utf8_lossy(&compiled.stderr)
+            );
             let output = within(models(&format!("{words} loom")))?;
             Ok(output.filter(|output| !output.status.success()).map(|output| tests_of(&output)))
         }
