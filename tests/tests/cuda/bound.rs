@@ -11,7 +11,7 @@ use wakeline_tests::driver_tests;
 use wakeline_tests::rig::Rig;
 use wakeline_tests::vendor::Vendor;
 
-use crate::waiting::{PLANS, lands, ms, plan, wait};
+use crate::waiting::{PLANS, lands, ms, plan, too_late, wait};
 
 driver_tests![
     Both: case_59_a_thread_without_a_context_waits_and_drops,
@@ -200,7 +200,7 @@ fn case_36_a_capture_of_the_users_in_global_mode_is_not_disturbed<D: Vendor>(rig
 }
 
 fn rig_waits<D: Vendor>(watcher: &Watcher, point: &Point, text: &str, stream: &Stream<D>) {
-    block_on(watcher.wait(stream.port().unwrap(), &plan(text), point)).unwrap();
+    block_on(watcher.wait(stream.port().unwrap(), &plan(text), point).deadline(too_late())).unwrap();
 }
 
 /// A captured value was the same in each replay, and the second wait passed at once.

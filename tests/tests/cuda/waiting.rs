@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant as Wall};
 
-use wakeline_core::{CompletionPort, Error, Inline, Nanos, Report, Wait, WaitPlan, drive, run_inline};
+use wakeline_core::{
+    Clock, CompletionPort, Error, Inline, Instant, Nanos, Report, Wait, WaitPlan, drive, run_inline,
+};
 use wakeline_mapped::{LineDriver, Port};
 use wakeline_std::{ParkPolicy, StdClock, StdIdle, StdPark};
 
@@ -25,9 +27,14 @@ pub(crate) fn plan(text: &str) -> WaitPlan {
     text.parse().unwrap()
 }
 
+/// When what waits has failed rather than that it hangs.
+pub(crate) fn too_late() -> Instant {
+    StdClock::new().now() + Nanos::from_millis(30_000)
+}
+
 /// Waits on this thread.
 pub(crate) fn wait<D: LineDriver>(text: &str, port: &mut Port<D>) -> Result<Report, Error> {
-    wait_for(Wait::new(&plan(text)), port)
+    wait_for(Wait::new(&plan(text)).deadline(Some(too_late())), port)
 }
 
 /// Waits on this thread as the machine says.

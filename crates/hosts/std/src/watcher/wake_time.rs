@@ -254,6 +254,15 @@ mod tests {
     const NONE: fn() = || ();
 
     #[test]
+    fn no_slice_is_longer_than_a_slice_wherever_its_word_is_expected() {
+        let (now, slice) = (Instant::from_nanos(1_000_000), Nanos::from_nanos(WATCH_SLICE_NS_MAX));
+        for due in (0..2_000_000).step_by(500).map(Instant::from_nanos) {
+            let end = slice_end(now, due);
+            assert!(now < end && end.since(now) <= slice, "{due:?}: {end:?}");
+        }
+    }
+
+    #[test]
     fn the_wake_time_follows_the_median_within_its_bound() {
         let us = Nanos::from_micros;
         let time = WakeTime::new();
