@@ -20,8 +20,8 @@ use std::time::Duration;
 use wakeline::sim::{RealTime, SimConfig, SimDevice, SimStream};
 use wakeline::{Clock, Error, Executor, HostLine, Instant, Nanos, PointTable, Reactor};
 use wakeline::{RunStats, Timer, Wait, WaitPlan, drive_at};
-use wakeline_benches::{Apart, Tail};
 use wakeline_examples::tokens::{TEXT, Tokenizer};
+use wakeline_measure::{Apart, Tail};
 use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdIdle, StdPark, TimerSlack};
 
 /// How long it goes on.

@@ -80,7 +80,7 @@ mod echo {
         Clock, Error, ErrorCode, Executor, ExecutorKind, HostLine, Instant, Nanos, PointTable, Reactor,
         RunStats, Strictness, Timer, Wait, WaitPlan, drive_at, resolve,
     };
-    use wakeline_benches::{Apart, Tail};
+    use wakeline_measure::{Apart, Tail};
     use wakeline_std::{DeviceThread, ParkPolicy, StdClock, StdPark, TimerSlack};
     use wakeline_uring::{Probe, UringIdle, UringStats};
 

@@ -15,8 +15,8 @@ use wakeline_ops::port::{Device, Gates, Priority};
 use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, all, gate};
 use wakeline_std::{Point, StdClock, Watcher};
 
+use crate::Paired;
 use crate::ops::{Machine, Work, quantile, real, system};
-use crate::paired::Paired;
 
 /// The length of a branch.
 const BRANCH: Nanos = Nanos::from_millis(1);

@@ -17,9 +17,9 @@ use wakeline_ops::{DeviceOp, Graph, Runtime, RuntimeConfig, Stream, StreamPoolRo
 use wakeline_std::{Point, StdClock, Watcher};
 use wakeline_tokio::TokioWatcher;
 
+use crate::Interval;
+use crate::Paired;
 use crate::ops::{Machine, Work, quantile, system};
-use crate::paired::Paired;
-use crate::stats::Interval;
 
 /// Kernels of the chain.
 const KERNELS: usize = 32;

@@ -18,7 +18,7 @@ use wakeline_std::usage::process_cpu_time;
 use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
 use wakeline_tokio::TokioWatcher;
 
-use crate::paired::Paired;
+use crate::Paired;
 
 mod arm;
 mod submit;

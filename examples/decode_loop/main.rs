@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 use wakeline::{Nanos, WaitBands};
-use wakeline_benches::trace::{Row, TraceError, TraceWriter};
-use wakeline_benches::{Apart, Environment, JsonLines, Paired};
+use wakeline_measure::trace::{Row, TraceError, TraceWriter};
+use wakeline_measure::{Apart, Environment, JsonLines, Paired};
 use wakeline_std::{NAMED_POINTS_MAX, Oversleep, ParkPolicy, Points, StdClock, TimerSlack};
 
 use cli::{Cli, Where};
@@ -300,7 +300,7 @@ struct Run {
     /// What played the steps, where it is not simulated.
     on: Option<String>,
     /// By how much the simulated device's thread stored words late.
-    device: wakeline_benches::Tail,
+    device: wakeline_measure::Tail,
     /// It took longer than it was to take, and was cut short.
     cut_short: bool,
 }
@@ -329,7 +329,7 @@ fn replay<D: Device>(
         margin: plans.is_empty().then_some(margin),
         oversleep_p99: margin.oversleep,
         on: stage.device.name().map(str::to_owned),
-        device: wakeline_benches::Tail::new(),
+        device: wakeline_measure::Tail::new(),
         cut_short: false,
     };
     // The first polls: what it sees is what a spin sees.

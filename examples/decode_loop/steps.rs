@@ -9,9 +9,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use wakeline::{Nanos, PointTable, Predict, WaitPlan};
-use wakeline_benches::trace::{Row, TraceError, TraceReader};
-use wakeline_benches::{Quantiles, Tail};
 use wakeline_examples::stretches;
+use wakeline_measure::trace::{Row, TraceError, TraceReader};
+use wakeline_measure::{Quantiles, Tail};
 
 use crate::Failure;
 use crate::cli::{Cli, Key};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use wakeline::{Error, ErrorCode, Nanos};
-use wakeline_benches::{Apart, Environment, Interval};
+use wakeline_measure::{Apart, Environment, Interval};
 use wakeline_std::{Oversleep, ParkPolicy, TimerSlack};
 
 use crate::Run;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use wakeline::{Nanos, Outcome, Residual};
-use wakeline_benches::{Environment, Quantiles, Record, Tail, Usage};
+use wakeline_measure::{Environment, Quantiles, Record, Tail, Usage};
 use wakeline_std::Point;
 
 use crate::device::Device;

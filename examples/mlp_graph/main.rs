@@ -35,7 +35,7 @@ use wakeline::cuda::{CompileOptions, CudaDevice};
 use wakeline::ops::port::{Graphs, Priority};
 use wakeline::ops::{DeviceOp, Runtime, StreamPoolRoundRobin};
 use wakeline::sim::{RealTime, SimConfig, SimDevice};
-use wakeline::tensor::Plan;
+use wakeline::tensor::LaunchConfig;
 use wakeline::{Error, Nanos, Settings};
 use wakeline_std::{DeviceThread, Point, StdClock, Watcher};
 use wakeline_tokio::TokioWatcher;
@@ -192,7 +192,7 @@ fn on_cuda(args: &Args) -> Result<String, Error> {
     // SAFETY: as above.
     let bias = unsafe { Bias::bind(device, module.function("add_bias")?) }?;
     // SAFETY: as above; and one block computes a tile by as many threads as that has numbers.
-    let tiled = Tiled(unsafe { matmul.with(Plan::new().threads([TILE * TILE, 1, 1])) });
+    let tiled = Tiled(unsafe { matmul.with(LaunchConfig::new().threads([TILE * TILE, 1, 1])) });
     let tokio = tokio()?;
     let ours = tokio.block_on(runtime.scope(run(&runtime, (tiled, &bias), sizes, args)))?;
     let theirs = match Cublas::load(device) {

@@ -3,6 +3,7 @@
 //! They only start programs and read files. None of wakeline's own crates is built into this one, so the gates work
 //! while what they guard does not.
 
+mod api;
 mod bench;
 mod bundle;
 mod ci;
@@ -58,6 +59,8 @@ enum Task {
     Hip(AllowMissing),
     /// Pack what would be published, and look at what was packed
     Package(package::Args),
+    /// Hold the public items of what is published against `api/`, or write them there
+    Api(api::Args),
     /// Draw the picture of the README from the records
     Picture,
     /// Run many seeded simulated programs, and judge each by the truth
@@ -87,7 +90,11 @@ struct AllowMissing {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().task) {
+    let result = match std::env::var_os(api::AS_RUSTDOC) {
+        Some(rustdoc) => api::as_rustdoc(&rustdoc),
+        None => run(Cli::parse().task),
+    };
+    match result {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -107,6 +114,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Parks(args) => missing::settle(parks::run(), args.allow_missing).map(drop),
         Task::Hip(args) => missing::settle(hip::run(), args.allow_missing).map(drop),
         Task::Package(args) => package::run(&args),
+        Task::Api(args) => api::run(&args),
         Task::Picture => picture::run(),
         Task::Soak(args) => soak::run(&args),
         Task::Sanitize(args) => missing::settle(sanitize::run(&args), args.allow_missing).map(drop),

@@ -9,7 +9,7 @@ use wakeline_std::StdClock;
 use wakeline_std::usage::process_cpu_time;
 
 use super::schema::Check;
-use crate::stats::{Quantiles, Tail};
+use crate::{Quantiles, Tail};
 
 /// How often a thread is woken by another to see how late it is.
 const WAKES: usize = 100;
@@ -204,7 +204,7 @@ fn others(times: Times, own: Nanos) -> Check {
 const TICKS_PER_S: f64 = 100.0;
 
 fn clock_source() -> Option<Check> {
-    let name = crate::record::clock_source()?;
+    let name = wakeline_measure::clock_source()?;
     // Those that are read without a system call.
     let fast = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
     Some(Check {

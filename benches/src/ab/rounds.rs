@@ -3,8 +3,8 @@
 use alloc::collections::BTreeMap;
 
 use super::schema::{Better, Cell, Metric};
-use crate::paired::Paired;
-use crate::stats::{Interval, Tail};
+use crate::Paired;
+use crate::{Interval, Tail};
 
 /// How many points a latency's curve has at most.
 const CURVE: usize = 64;

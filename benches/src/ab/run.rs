@@ -21,11 +21,11 @@ use super::schema::{Check, Line, Order, Run, VERSION};
 use super::selftest;
 use super::session::{Output, Setup, Ways, at};
 use super::suites::{Case, Suite, cases};
-use crate::apart::Apart;
+use crate::Apart;
+use crate::Environment;
+use crate::Quantiles;
 use crate::gpu::{Failure, Gpu, finish, texts};
 use crate::plain;
-use crate::record::Environment;
-use crate::stats::Quantiles;
 
 /// What the file of a run is called.
 pub const FILE: &str = "run.jsonl";

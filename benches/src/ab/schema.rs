@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Environment;
-use crate::stats::{Interval, Quantiles};
+use crate::Environment;
+use crate::{Interval, Quantiles};
 
 /// The version of this schema, in [`Run::schema`]. It grows when a reader of the one before would misread a file.
 pub const VERSION: u32 = 1;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::rounds::{Rounds, Turn, quantity};
-use crate::stats::Interval;
+use crate::Interval;
 
 /// How often two arms that are the same are compared.
 pub const TRIES: u32 = 20;

@@ -15,8 +15,8 @@ use super::energy::{Energy, Used};
 use super::hosts::{Hosts, Line, Waiter};
 use super::rounds::{ArmLabel, Label, Rounds, Turn, quantity};
 use super::schema;
+use crate::JsonLines;
 use crate::gpu::Failure;
-use crate::record::JsonLines;
 use crate::threads::Threads;
 
 /// The fewest rounds that tell anything, and the most that are run.

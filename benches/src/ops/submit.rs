@@ -9,8 +9,8 @@ use wakeline_core::{Clock, Error, Nanos};
 use wakeline_ops::DeviceOp;
 
 use super::{Bench, Machine};
-use crate::paired::Paired;
-use crate::stats::Interval;
+use crate::Interval;
+use crate::Paired;
 
 /// How many are submitted one behind the other, and how long each takes: the first is not done when the last is submitted, and all have places in a
 /// device's queue.

@@ -85,7 +85,7 @@ pub use plan::COPY_CALLS_MAX;
 pub use random::Float;
 pub use tensor::Tensor;
 pub use tensor_op::{Partitioned, Reshaped, TensorOp};
-pub use typed::{Plan, THREADS_DEFAULT};
+pub use typed::{LaunchConfig, THREADS_DEFAULT};
 pub use view_mut::{OverwriteInto, ViewMut};
 #[doc(inline)]
 pub use wakeline_ops::port::{PoolUse, Pools};

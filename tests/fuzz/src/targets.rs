@@ -5,10 +5,10 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use wakeline::Settings;
-use wakeline_benches::trace::{
+use wakeline_core::{Error, ErrorCode, WaitBands, WaitPlan, parse_number, parse_switch};
+use wakeline_measure::trace::{
     LINE_BYTES_MAX, NAME_CHARS_MAX, ROWS_MAX, Row, STEP_NS_MAX, TraceReader, TraceWriter,
 };
-use wakeline_core::{Error, ErrorCode, WaitBands, WaitPlan, parse_number, parse_switch};
 
 /// The range that numbers are read in.
 const NUMBERS: (u64, u64) = (3, 4_000_000_000);

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 use std::io::{BufReader, Read};
 
-use wakeline_benches::trace::{LINE_BYTES_MAX, TraceError, TraceReader};
 use wakeline_core::{ErrorCode, WaitBands, WaitPlan};
+use wakeline_measure::trace::{LINE_BYTES_MAX, TraceError, TraceReader};
 
 const MIB: usize = 1 << 20;
 

@@ -11,7 +11,7 @@ use wakeline_core::ErrorCode;
 use wakeline_ops::port::Priority;
 use wakeline_ops::{DeviceOp, value, zip};
 use wakeline_std::block_on;
-use wakeline_tensor::{IntoPartition, Plan, Tensor, kernel};
+use wakeline_tensor::{IntoPartition, LaunchConfig, Tensor, kernel};
 use wakeline_tests::device_tests;
 use wakeline_tests::ops_rig::{CudaRig, OpsRig};
 
@@ -42,19 +42,19 @@ fn results_are_those_of_the_host_on_any_grid<R: OpsRig>(rig: &R) {
         let wanted: Vec<f32> = (0..len).map(reference).collect();
         let (x, y) = (Tensor::from_host(x.clone()), Tensor::from_host(y.clone()));
         let inputs = block_on(zip!(x, y).on(rig.runtime())).unwrap();
-        let plans = [
-            Plan::new(),
-            Plan::new().threads([64, 1, 1]),
-            Plan::new().blocks([3, 1, 1]).threads([32, 1, 1]),
-            Plan::new().blocks([1, 1, 1]).threads([1, 1, 1]).shared_bytes(1 << 10),
+        let configs = [
+            LaunchConfig::new(),
+            LaunchConfig::new().threads([64, 1, 1]),
+            LaunchConfig::new().blocks([3, 1, 1]).threads([32, 1, 1]),
+            LaunchConfig::new().blocks([1, 1, 1]).threads([1, 1, 1]).shared_bytes(1 << 10),
         ];
-        for plan in plans {
+        for config in configs {
             let out = Tensor::full(len, POISON).then(value);
             // SAFETY: it does with any number of blocks and threads, and needs no shared memory.
-            let planned = unsafe { saxpy.with(plan) };
-            let op = planned.call(out, a, inputs.0.clone(), inputs.1.clone(), n);
+            let configured = unsafe { saxpy.with(config) };
+            let op = configured.call(out, a, inputs.0.clone(), inputs.1.clone(), n);
             let z = block_on(op.on(rig.runtime())).unwrap().0;
-            assert_eq!(block_on(z.to_host().on(rig.runtime())).unwrap(), wanted, "{len} {plan:?}");
+            assert_eq!(block_on(z.to_host().on(rig.runtime())).unwrap(), wanted, "{len} {config:?}");
         }
         // In tiles, the last of which is not whole.
         let mut z = block_on(Tensor::full(len, POISON).on(rig.runtime())).unwrap();
@@ -165,7 +165,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_launched<R: OpsRig>(rig: &R) {
     assert!(none.is_empty());
     // More threads than any device has.
     // SAFETY: nothing is launched.
-    let wide = unsafe { affine.with(Plan::new().threads([4_096, 1, 1])) };
+    let wide = unsafe { affine.with(LaunchConfig::new().threads([4_096, 1, 1])) };
     let error = block_on(wide.call(Tensor::zeros(8), 8, 1, 1).on(runtime)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidLimit, "{error}");
     drop((x, z, none, columns));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::cmd::Cmd;
-use crate::{deps, hip, instructions, interop, loom, missing, package, soak, targets, tidy};
+use crate::{api, deps, hip, instructions, interop, loom, package, soak, targets, tidy};
 
 /// One gate.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct Step {
     pub(crate) group: Group,
     /// Whether it is `cargo test --workspace`, which a caller may run itself.
     pub(crate) is_tests: bool,
+    /// Whether it is left out, and that is said and counted, where the machine lacks what it needs.
+    pub(crate) may_lack: bool,
     pub(crate) run: fn() -> Result<()>,
 }
 
@@ -81,6 +83,15 @@ pub(crate) const STEPS: &[Step] = &[
     step("clippy", "no warnings, nothing newer than the minimum Rust version", Group::Lints, clippy),
     Step { is_tests: true, ..step("tests", "the tests pass, those in the docs too", Group::Tests, tests) },
     step("docs", "the docs build without a warning", Group::Docs, docs),
+    Step {
+        may_lack: true,
+        ..step(
+            "api",
+            "the public items are the listed ones, and the changelog has what breaks",
+            Group::Docs,
+            api,
+        )
+    },
     step("package", "what would be published is whole", Group::Docs, package),
     step(
         "interop",
@@ -88,7 +99,15 @@ pub(crate) const STEPS: &[Step] = &[
         Group::Interop,
         interop::run,
     ),
-    step("hip", "AMD's library and headers are what the backend believes of them", Group::Tests, hip),
+    Step {
+        may_lack: true,
+        ..step(
+            "hip",
+            "AMD's library and headers are what the backend believes of them",
+            Group::Tests,
+            hip::run,
+        )
+    },
     step("loom", "what threads share is right in every interleaving", Group::Loom, loom::run),
     step("targets", "every target builds, and runs where it can", Group::Targets, targets::run_for_ci),
     step("soak", "whole simulated programs keep every promise, whatever goes wrong", Group::Soak, soak),
@@ -96,7 +115,7 @@ pub(crate) const STEPS: &[Step] = &[
 ];
 
 const fn step(name: &'static str, what: &'static str, group: Group, run: fn() -> Result<()>) -> Step {
-    Step { name, what, group, is_tests: false, run }
+    Step { name, what, group, is_tests: false, may_lack: false, run }
 }
 
 fn fmt() -> Result<()> {
@@ -112,6 +131,10 @@ fn clippy() -> Result<()> {
     Cmd::cargo().words("clippy -p wakeline-std --all-targets --locked -- -D warnings").run()
 }
 
+fn api() -> Result<()> {
+    api::run(&api::Args::default())
+}
+
 fn package() -> Result<()> {
     package::run(&package::Args::default())
 }
@@ -125,11 +148,6 @@ fn docs() -> Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings")
         .words("doc --workspace --all-features --no-deps --locked")
         .run()
-}
-
-/// Where its packages cannot be had it says so and goes on.
-fn hip() -> Result<()> {
-    missing::settle(hip::run(), true).map(drop)
 }
 
 fn soak() -> Result<()> {

@@ -24,6 +24,26 @@ pub(crate) fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// A fenced block: what is said of it behind the fence, its text, and the line of its fence, from 1.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Block<'t> {
+    pub(crate) kind: &'t str,
+    pub(crate) text: String,
+    pub(crate) line: usize,
+}
+
+/// All fenced blocks.
+pub(crate) fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
+    let mut lines = text.lines().enumerate();
+    std::iter::from_fn(move || {
+        let (index, kind) =
+            lines.find_map(|(index, line)| Some((index, line.trim().strip_prefix("```")?)))?;
+        let inside = lines.by_ref().map(|(_, line)| line).take_while(|line| line.trim() != "```");
+        let text = inside.collect::<Vec<_>>().join("\n");
+        Some(Block { kind: kind.trim(), text, line: index + 1 })
+    })
+}
+
 /// A table: its header's cells and its rows, with their line numbers from 1.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table<'t> {

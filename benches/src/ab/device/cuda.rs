@@ -17,9 +17,9 @@ use wakeline_nvml::Gpu as Named;
 use wakeline_std::StdClock;
 
 use super::{About, Device, RawWay};
+use crate::Quantiles;
 use crate::gpu::{CudaMachine, Failure, Gpu};
 use crate::ops::{Bench, Operations};
-use crate::stats::Quantiles;
 
 /// How many streams many flights are spread over, at least and at most: devices run about 128 grids at a time.
 const LANES_LEAST: usize = 64;

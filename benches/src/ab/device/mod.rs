@@ -14,8 +14,8 @@ pub use sim::SimBench;
 use wakeline_core::{CompletionPort, Error, Instant, Nanos};
 use wakeline_std::StdClock;
 
+use crate::Quantiles;
 use crate::ops::Operations;
-use crate::stats::Quantiles;
 
 /// What a device is, for records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

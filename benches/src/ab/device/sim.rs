@@ -9,7 +9,7 @@ use wakeline_std::StdClock;
 use super::{About, Device, RawWay};
 use crate::ops::{Bench, Machine, Operations};
 use crate::sim::{SimMachine, Time};
-use crate::stats::{Quantiles, Tail};
+use crate::{Quantiles, Tail};
 
 /// How many words it has: for 4,096 flights, and some.
 const SLOTS_MAX: usize = 8_192;

@@ -10,9 +10,9 @@ use super::digits;
 use super::read::RunFile;
 use super::table::Grid;
 use super::welch::Difference;
+use crate::Interval;
 use crate::ab::schema::{Better, Cell, Metric, Order};
 use crate::plain;
-use crate::stats::Interval;
 
 /// The fewest rounds with which a run is compared: of two, Student's interval says next to nothing.
 pub const ROUNDS_MIN: usize = 3;
@@ -153,7 +153,7 @@ impl Comparison {
     /// How many rows can be expected to show a difference by chance alone: one in a hundred of those compared.
     pub fn by_chance(&self) -> f64 {
         let compared = self.rows.iter().filter(|row| !matches!(row.verdict, Verdict::NotComparable(_)));
-        compared.map(|_| 1.0 - crate::stats::CONFIDENCE).sum()
+        compared.map(|_| 1.0 - crate::CONFIDENCE).sum()
     }
 
     /// How many rows have this verdict.

@@ -2,7 +2,7 @@
 //!
 //! What was not measured is [`MISSING`], never zero.
 
-use crate::stats::Interval;
+use crate::Interval;
 
 /// What stands where nothing was measured.
 pub(crate) const MISSING: &str = "\u{2013}";

@@ -4,8 +4,8 @@
 //! names the line, the field, what it holds and what it may.
 
 use super::read::ReadFault;
+use crate::Interval;
 use crate::ab::schema::{Cell, End, Line, Metric, Run, Timeline};
-use crate::stats::Interval;
 
 /// The largest file, in bytes: a long run has some megabytes.
 pub(super) const BYTES_MAX: u64 = 64 << 20;

@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::stats::{CONFIDENCE, Interval};
+use crate::{CONFIDENCE, Interval};
 
 /// The difference of two means and how far it may be off.
 #[derive(Clone, Copy, PartialEq, Debug)]

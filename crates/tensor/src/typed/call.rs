@@ -15,9 +15,9 @@ use wakeline_ops::port::{self, Arg as PortArg, HostKernels, Promise};
 use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, Stream, Submission, Touch, device_op};
 
 use super::arg::{Args, Borrowed, Kind, Owned};
+use super::config::LaunchConfig;
 use super::input::{Inputs, Place};
 use super::parameter::{Broken, Parameters, Signature};
-use super::plan::Plan;
 use crate::lend::{Lent, LentFuture};
 
 /// How many arguments there are at most, but for the lengths that a kernel of the host is handed.
@@ -27,7 +27,7 @@ const ARGS_MAX: usize = 12;
 pub struct Bound<D: port::Launch, S> {
     kernel: D::Kernel,
     name: &'static str,
-    plan: Plan,
+    config: LaunchConfig,
     /// Whether it is handed how long each argument is, behind all of them.
     takes_lengths: bool,
     signature: PhantomData<fn() -> S>,
@@ -42,12 +42,12 @@ impl<D: port::Launch, S: Signature> Bound<D, S> {
     ///
     /// # Safety
     ///
-    /// The kernel is of the device. Launched with arguments of the types of the signature for which its conditions hold, as [`Plan::new`] says, which is on any number
+    /// The kernel is of the device. Launched with arguments of the types of the signature for which its conditions hold, as [`LaunchConfig::new`] says, which is on any number
     /// of blocks of up to [`THREADS_DEFAULT`](crate::THREADS_DEFAULT) threads, it touches no memory but theirs and its own, within their lengths, and writes only what the
     /// signature says is written.
     pub unsafe fn new(device: &D, kernel: D::Kernel, name: &'static str) -> Result<Self, Error> {
         device.takes(&kernel, S::Parameters::BYTES)?;
-        Ok(Self { kernel, name, plan: Plan::new(), takes_lengths: false, signature: PhantomData })
+        Ok(Self { kernel, name, config: LaunchConfig::new(), takes_lengths: false, signature: PhantomData })
     }
 
     /// A kernel of the host, which does what `code` says, bound to a signature. It is safe code, which works on copies of what it is handed: of each tensor its
@@ -76,41 +76,44 @@ impl<D: port::Launch, S: Signature> Bound<D, S> {
             S::Parameters::store(held, args);
         });
         device.takes(&kernel, &takes)?;
-        Ok(Self { kernel, name, plan: Plan::new(), takes_lengths: true, signature: PhantomData })
+        Ok(Self { kernel, name, config: LaunchConfig::new(), takes_lengths: true, signature: PhantomData })
     }
 
     /// The same, launched so.
     ///
     /// # Safety
     ///
-    /// What [`new`](Self::new) asks for holds of the kernel as this plan launches it: it does with that many blocks, threads and bytes of shared memory, and where
-    /// it [overlaps](Plan::overlapping) the kernel in front it waits for that before it touches anything. Of a kernel of the host all of that holds.
+    /// What [`new`](Self::new) asks for holds of the kernel as this launches it: it does with that many blocks, threads and bytes of shared memory, and where
+    /// it [overlaps](LaunchConfig::overlapping) the kernel in front it waits for that before it touches anything. Of a kernel of the host all of that holds.
     #[must_use]
-    pub unsafe fn with(&self, plan: Plan) -> Self {
-        Self { plan, ..self.clone() }
+    pub unsafe fn with(&self, config: LaunchConfig) -> Self {
+        Self { config, ..self.clone() }
     }
 
     /// A launch on these arguments.
     #[inline]
     pub fn call<A: Args<S::Parameters, D>>(&self, args: A) -> CallOf<S::Parameters, D, A> {
         let (inputs, stays) = args.part();
-        let Self { kernel, name, plan, takes_lengths, .. } = self;
+        let Self { kernel, name, config, takes_lengths, .. } = self;
         let (kernel, takes_lengths) = (kernel.clone(), *takes_lengths);
-        let call = Call { kernel, name, plan: *plan, takes_lengths, inputs, holds: S::holds };
+        let call = Call { kernel, name, config: *config, takes_lengths, inputs, holds: S::holds };
         <A::Kind as Kind>::make(call, stays)
     }
 }
 
 impl<D: port::Launch, S> Clone for Bound<D, S> {
     fn clone(&self) -> Self {
-        let Self { name, plan, takes_lengths, signature, .. } = *self;
-        Self { kernel: self.kernel.clone(), name, plan, takes_lengths, signature }
+        let Self { name, config, takes_lengths, signature, .. } = *self;
+        Self { kernel: self.kernel.clone(), name, config, takes_lengths, signature }
     }
 }
 
 impl<D: port::Launch, S> fmt::Debug for Bound<D, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("name", &self.name).field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Bound")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,7 +132,7 @@ pub type CallOf<P, D, A> = <<A as Args<P, D>>::Kind as Kind>::Launch<P, D, A>;
 pub struct Call<D: port::Launch, I: Inputs<D>> {
     kernel: D::Kernel,
     name: &'static str,
-    plan: Plan,
+    config: LaunchConfig,
     takes_lengths: bool,
     inputs: I,
     holds: Holds<I::Parameters>,
@@ -149,13 +152,13 @@ impl<D: port::Launch, I: Inputs<D>> DeviceOp for Call<D, I> {
     /// - [`LaunchUnsupported`](ErrorCode::LaunchUnsupported): tiles along more than three dimensions.
     #[inline]
     fn execute(self, submission: &mut Submission<D>) -> Result<I::Kept, Error> {
-        let Self { kernel, name, plan, takes_lengths, inputs, holds } = self;
+        let Self { kernel, name, config, takes_lengths, inputs, holds } = self;
         let pending = inputs.execute(submission)?;
         I::alone(&pending)?;
         if let Some(broken) = holds(I::seen(&pending)) {
             return Err(refused::<I::Parameters>(name, broken, &I::seen(&pending)));
         }
-        let shape = plan.shape(I::tiles(&pending).as_ref()).map_err(|rank| too_many(name, rank))?;
+        let shape = config.shape(I::tiles(&pending).as_ref()).map_err(|rank| too_many(name, rank))?;
         if let Some(shape) = shape {
             // Never dropped here: where a panic comes out of the launch, nobody knows whether it was enqueued.
             let kernel = ManuallyDrop::new(kernel);
@@ -240,13 +243,13 @@ fn refused<P: Parameters>(name: &str, broken: Broken, seen: &P::Seen<'_>) -> Err
 #[cold]
 fn too_many(name: &str, rank: usize) -> Error {
     let how = format!("with a block for each tile along {rank} dimensions (`{name}`)");
-    let why = "blocks have three: cut the tensor along fewer, or say how many blocks there are to be by `Plan::blocks`";
+    let why = "blocks have three: cut the tensor along fewer, or say how many blocks there are to be by `LaunchConfig::blocks`";
     Error::new(ErrorCode::LaunchUnsupported, [&"kernel", &how, &why])
 }
 
 impl<D: port::Launch, I: Inputs<D>> fmt::Debug for Call<D, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("name", &self.name).field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Call").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }
 

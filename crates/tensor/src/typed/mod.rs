@@ -46,19 +46,19 @@
 
 mod arg;
 mod call;
+mod config;
 mod input;
 mod named;
 mod parameter;
-mod plan;
 mod scalar;
 mod sealed;
 
 pub use arg::{Arg, Args, Borrow, Borrowed, Kind, Nothing, Owned, Stays};
 pub use call::{Borrowing, BorrowingFuture, Bound, Call, CallOf, Holds};
+pub use config::{LaunchConfig, THREADS_DEFAULT};
 pub use input::{Input, Inputs, Passing, Place, Reading, Tiles, Writing};
 pub use named::{Extent, Named, Reads, Writes};
 pub use parameter::{Broken, By, In, Out, Parameter, Parameters, Signature};
-pub use plan::{Plan, THREADS_DEFAULT};
 pub use scalar::Scalar;
 
 #[doc(hidden)]
@@ -84,7 +84,7 @@ pub use wakeline_ops::port::{HostKernels, Launch};
 ///   of each tensor and no others. A closure that panics faults the device: whoever awaits the launch is told which kernel's it was, and with what message.
 /// - `fn call(&self, ..)`: a launch, lazily; takes for each parameter what [`Arg`](crate::typed::Arg) says. Where nothing is borrowed it is an operation,
 ///   [`Call`](crate::typed::Call), else a [`Borrowing`](crate::typed::Borrowing), which is awaited or run as one. Either gives a tuple of what went in.
-/// - `unsafe fn with(&self, plan) -> Self`: the same with other blocks, threads and ways to launch: [`Plan`]. The promise is that the code does with that too.
+/// - `unsafe fn with(&self, config) -> Self`: the same with other blocks, threads and ways to launch: [`LaunchConfig`]. The promise is that the code does with that too.
 ///
 /// ```
 /// use wakeline_tensor::kernel;
@@ -306,13 +306,13 @@ macro_rules! kernel {
             ///
             /// # Safety
             ///
-            /// What `bind` asks for holds of the kernel as this plan launches it; where it may overlap the kernel in front, it waits for that before it touches
+            /// What `bind` asks for holds of the kernel as this launches it; where it may overlap the kernel in front, it waits for that before it touches
             /// anything. Of a closure all of that holds.
             #[allow(dead_code)]
             #[must_use]
-            $visible unsafe fn with(&self, plan: $crate::Plan) -> Self {
+            $visible unsafe fn with(&self, config: $crate::LaunchConfig) -> Self {
                 // SAFETY: as the caller says.
-                Self(unsafe { self.0.with(plan) })
+                Self(unsafe { self.0.with(config) })
             }
 
             /// A launch on these arguments, which gives them back.

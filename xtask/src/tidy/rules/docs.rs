@@ -1,6 +1,7 @@
 //! The documents that a stranger looks for, the commands they start with, the guide's chapters, and the job that runs the gates.
 
 use crate::tidy::finding::{Finding, Rule};
+use crate::tidy::markdown;
 use crate::tidy::project::{Project, has_extension};
 
 const FILES: &[&str] =
@@ -8,6 +9,12 @@ const FILES: &[&str] =
 
 /// Where a chapter of the guide has to be named: its index, and the tests that run its programs.
 const CHAPTERS: &[&str] = &["guide/README.md", "tests/src/lib.rs"];
+
+/// What a program that needs a GPU says, which is all that excuses it from being run.
+const NEEDS_GPU: &[&str] = &["cuda", "Cuda", "hip", "Hip"];
+
+/// What a block may be besides a program that is run: `rust` with a system that it is not for, and what is no program.
+const BLOCKS: &[&str] = &["rust", "rust,ignore-apple,ignore-windows", "console", "text", "toml"];
 
 /// What must stand in which file, by which rule.
 const CONTENTS: &[(&str, Rule, &str)] = &[
@@ -50,7 +57,39 @@ pub(crate) fn check(project: &Project) -> Vec<Finding> {
             }
         }
     }
+    findings.extend(
+        project
+            .files
+            .iter()
+            .filter(|(path, _)| is_read_first(path))
+            .flat_map(|(path, text)| unrun(path, text)),
+    );
     findings
+}
+
+/// The README and the guide, whose programs are tests.
+fn is_read_first(path: &str) -> bool {
+    path == "README.md" || (path.starts_with("guide/") && has_extension(path, "md"))
+}
+
+/// The blocks that a reader takes for programs and that nobody runs.
+fn unrun<'t>(path: &'t str, text: &'t str) -> impl Iterator<Item = Finding> + use<'t> {
+    markdown::blocks(text).filter_map(move |block| {
+        let (wrong, right) = if block.kind == "rust,no_run" {
+            if NEEDS_GPU.iter().any(|word| block.text.contains(word)) {
+                return None;
+            }
+            ("a program that is not run, and needs no GPU", "make it run on the simulated device")
+        } else if BLOCKS.contains(&block.kind) {
+            return None;
+        } else {
+            (
+                "a block that may be a program and is not run",
+                "say `rust`, or what it is: `console`, `text`, `toml`",
+            )
+        };
+        Some(Finding::at(path, block.line, Rule::Docs, wrong, right))
+    })
 }
 
 /// A comment of the script, which runs nothing.
@@ -83,6 +122,19 @@ mod tests {
                 ".ci/run: `cargo test --workspace` is missing",
             ]
         );
+    }
+
+    #[test]
+    fn programs_of_the_guide_that_nobody_runs_are_found() {
+        let guide = "```rust\nf();\n```\n```rust,no_run\nCuda::load();\n```\n```rust,no_run\nf();\n```\n```text\nx\n```\n\
+                     ```rust,ignore\nf();\n```\n```\nf();\n```\n";
+        let project = Project::planted(&[("guide/a.md", guide), ("tests/TABLE.md", "```\nx\n```\n")]);
+        let found = check(&project);
+        let lines = found
+            .iter()
+            .filter(|finding| finding.wrong.contains("not run,") || finding.wrong.contains("is not run"));
+        let lines: Vec<_> = lines.map(|finding| (finding.path.as_str(), finding.line)).collect();
+        assert_eq!(lines, [("guide/a.md", Some(7)), ("guide/a.md", Some(13)), ("guide/a.md", Some(16))]);
     }
 
     #[test]

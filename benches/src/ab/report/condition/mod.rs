@@ -9,8 +9,8 @@ use std::fmt;
 use super::compare::{Comparison, ROUNDS_MIN, Row};
 use super::digits;
 use super::read::RunFile;
+use crate::Interval;
 use crate::ab::schema::Cell;
-use crate::stats::Interval;
 
 pub use parse::ParseError;
 

@@ -5,11 +5,11 @@ use std::fmt::{self, Write};
 use super::forest::{self, Forest, Row, Style};
 use super::html::{Name, Out, Text};
 use super::marks::Arms;
+use crate::Interval;
 use crate::ab::report::compare::{Comparison, Row as CompareRow, Verdict};
 use crate::ab::report::digits;
 use crate::ab::report::names;
 use crate::ab::report::read::distinct;
-use crate::stats::Interval;
 
 /// The section; `arms` are those of the later run.
 pub(super) fn comparison(out: &mut Out, arms: &Arms<'_>, comparison: &Comparison, id: &str) -> fmt::Result {

@@ -6,11 +6,11 @@ use super::forest::{self, Forest, Row, Style};
 use super::html::{Out, Text};
 use super::marks::{self, Arms};
 use super::{cdf, scatter, tables, timeline};
+use crate::Interval;
 use crate::ab::report::digits::{self, MISSING};
 use crate::ab::report::names;
 use crate::ab::report::read::RunFile;
 use crate::ab::schema::{Better, Cell, Timeline};
-use crate::stats::Interval;
 
 /// Everything of one suite; `id` is what links lead to.
 pub(super) fn suite(out: &mut Out, arms: &Arms<'_>, file: &RunFile, suite: &str, id: &str) -> fmt::Result {

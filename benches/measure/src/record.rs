@@ -108,8 +108,8 @@ fn cpu() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The clock that Linux measures time by.
-pub(crate) fn clock_source() -> Option<String> {
+/// The clock that Linux measures time by, by the name it has in `/sys`; none where that cannot be read.
+pub fn clock_source() -> Option<String> {
     let text =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
     Some(text.trim().to_owned())

@@ -7,7 +7,7 @@
 /// The calling thread's processor of its own, until the guard is dropped.
 ///
 /// ```
-/// use wakeline_benches::Apart;
+/// use wakeline_measure::Apart;
 /// let (thread, apart) = Apart::from(|| std::thread::spawn(|| "on any other processor"));
 /// if let Some(apart) = &apart {
 ///     println!("measuring on processor {}", apart.cpu());

@@ -193,7 +193,7 @@ impl fmt::Display for Shown {
 /// Writes a trace row by row.
 ///
 /// ```
-/// use wakeline_benches::trace::{Row, TraceReader, TraceWriter};
+/// use wakeline_measure::trace::{Row, TraceReader, TraceWriter};
 /// let mut text = Vec::new();
 /// let row = Row { workload: "decode", point: "sample", rows: 8, step: 0, enqueue_ns: 0, residual_ns: 4_686_960, gpu_ns: 0 };
 /// TraceWriter::new(&mut text)?.row(&row)?;
@@ -242,13 +242,13 @@ impl<W: Write> TraceWriter<W> {
 /// Reads a trace row by row.
 ///
 /// ```
-/// use wakeline_benches::trace::{HEADER, TraceReader};
+/// use wakeline_measure::trace::{HEADER, TraceReader};
 /// let text = format!("{}\ndecode-graph,sample,8,0,179003,4686960,4736320\n", HEADER.join(","));
 /// let mut trace = TraceReader::new("my.csv", text.as_bytes())?;
 /// while let Some(row) = trace.next_row()? {
 ///     assert_eq!((row.workload, row.rows, row.residual_ns), ("decode-graph", 8, 4_686_960));
 /// }
-/// # Ok::<(), wakeline_benches::trace::TraceError>(())
+/// # Ok::<(), wakeline_measure::trace::TraceError>(())
 /// ```
 #[derive(Debug)]
 pub struct TraceReader<R> {

@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, reason = "tests")]
 
+#[path = "../../../examples/tests/common/mod.rs"]
 mod common;
 
 use std::fs;

@@ -11,29 +11,29 @@ pub const THREADS_DEFAULT: u32 = 256;
 /// every number of threads, or without the shared memory that it was written for.
 ///
 /// ```
-/// use wakeline_tensor::Plan;
+/// use wakeline_tensor::LaunchConfig;
 /// // As many blocks as there are tiles, or numbers for their threads; 128 threads each, 64 KiB of shared memory.
-/// let plan = Plan::new().threads([128, 1, 1]).shared_bytes(64 << 10);
+/// let config = LaunchConfig::new().threads([128, 1, 1]).shared_bytes(64 << 10);
 /// // Just this.
-/// let plan = Plan::new().blocks([4, 1, 1]).threads([32, 8, 1]).cluster([2, 1, 1]);
-/// # let _ = plan;
+/// let config = LaunchConfig::new().blocks([4, 1, 1]).threads([32, 8, 1]).cluster([2, 1, 1]);
+/// # let _ = config;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[must_use = "a plan launches nothing by itself"]
-pub struct Plan {
+#[must_use = "it launches nothing by itself"]
+pub struct LaunchConfig {
     blocks: Option<[u32; 3]>,
     threads: Option<[u32; 3]>,
     /// All else of it.
     shape: Shape,
 }
 
-impl Default for Plan {
+impl Default for LaunchConfig {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Plan {
+impl LaunchConfig {
     /// A block for each tile of the first partition that is written; else one for each [`THREADS_DEFAULT`] numbers of the first tensor that is. A thread for
     /// each number of a tile, [`THREADS_DEFAULT`] at most.
     pub const fn new() -> Self {
@@ -119,37 +119,43 @@ mod tests {
     use crate::dims::Dims;
 
     fn sizes(
-        plan: Plan,
+        config: LaunchConfig,
         grid: Option<Dims>,
         tile: Option<&Dims>,
         len: usize,
     ) -> Option<([u32; 3], [u32; 3])> {
-        let shape = plan.shape(Some(&Tiles { grid, tile, len })).unwrap();
+        let shape = config.shape(Some(&Tiles { grid, tile, len })).unwrap();
         shape.map(|shape| (shape.blocks, shape.threads))
     }
 
     #[test]
     fn a_block_for_each_tile_the_innermost_in_x() {
         let tile = Dims::from([4, 32]);
-        let of = |grid: [usize; 2]| sizes(Plan::new(), Some(grid.into()), Some(&tile), 100);
+        let of = |grid: [usize; 2]| sizes(LaunchConfig::new(), Some(grid.into()), Some(&tile), 100);
         assert_eq!(of([3, 5]), Some(([5, 3, 1], [128, 1, 1])));
         assert_eq!(of([0, 5]), None);
         let large = Dims::from(1_000);
-        assert_eq!(sizes(Plan::new(), Some(7.into()), Some(&large), 7_000), Some(([7, 1, 1], [256, 1, 1])));
-        let plan = Plan::new().threads([64, 2, 1]);
-        assert_eq!(sizes(plan, Some([1, 2, 3, 4].into()), Some(&tile), 24), Some(([4, 3, 2], [64, 2, 1])));
+        assert_eq!(
+            sizes(LaunchConfig::new(), Some(7.into()), Some(&large), 7_000),
+            Some(([7, 1, 1], [256, 1, 1]))
+        );
+        let config = LaunchConfig::new().threads([64, 2, 1]);
+        assert_eq!(sizes(config, Some([1, 2, 3, 4].into()), Some(&tile), 24), Some(([4, 3, 2], [64, 2, 1])));
         let tiles = Tiles { grid: Some([2, 2, 3, 4].into()), tile: Some(&tile), len: 48 };
-        assert_eq!(Plan::new().shape(Some(&tiles)), Err(4));
-        assert!(Plan::new().blocks([9, 1, 1]).shape(Some(&tiles)).unwrap().is_some());
+        assert_eq!(LaunchConfig::new().shape(Some(&tiles)), Err(4));
+        assert!(LaunchConfig::new().blocks([9, 1, 1]).shape(Some(&tiles)).unwrap().is_some());
     }
 
     #[test]
     fn a_thread_for_each_number_where_there_are_no_tiles() {
-        assert_eq!(sizes(Plan::new(), None, None, 1_000), Some(([4, 1, 1], [256, 1, 1])));
-        assert_eq!(sizes(Plan::new(), None, None, 10), Some(([1, 1, 1], [10, 1, 1])));
-        assert_eq!(sizes(Plan::new().threads([32, 2, 1]), None, None, 1_000), Some(([16, 1, 1], [32, 2, 1])));
-        assert_eq!(sizes(Plan::new(), None, None, 0), None);
-        let shape = Plan::new().shared_bytes(9).cooperative().shape(None).unwrap().unwrap();
+        assert_eq!(sizes(LaunchConfig::new(), None, None, 1_000), Some(([4, 1, 1], [256, 1, 1])));
+        assert_eq!(sizes(LaunchConfig::new(), None, None, 10), Some(([1, 1, 1], [10, 1, 1])));
+        assert_eq!(
+            sizes(LaunchConfig::new().threads([32, 2, 1]), None, None, 1_000),
+            Some(([16, 1, 1], [32, 2, 1]))
+        );
+        assert_eq!(sizes(LaunchConfig::new(), None, None, 0), None);
+        let shape = LaunchConfig::new().shared_bytes(9).cooperative().shape(None).unwrap().unwrap();
         assert_eq!(shape, Shape::new([1; 3], [256, 1, 1]).shared_bytes(9).cooperative());
     }
 }
