@@ -62,8 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let (plus, minus) = (old.comes(&new), old.goes(&new));
             if plus.len() + minus.len() > 0 {
                 let _ = writeln!(differences, "{FOLDER}/{}.txt", package.name);
-                minus.iter().for_each(|line| _ = writeln!(differences, "- {line}"));
-                plus.iter().for_each(|line| _ = writeln!(differences, "+ {line}"));
+                differences.extend(minus.iter().map(|line| format!("- {line}\n")));
+                differences.extend(plus.iter().map(|line| format!("+ {line}\n")));
             }
             added += plus.len();
             removed += minus.len();
