@@ -1,8 +1,8 @@
-//! Sanitizers: the suites of the backends under the address sanitizer and its leak check, those of the hosts under the thread sanitizer.
+//! Sanitizers: the suites of the backends under the address sanitizer, and once more with its check for leaks, those of the hosts under the thread sanitizer.
 //!
-//! The address sanitizer needs nothing but the runtime that comes with Rust: what it instruments is our code, and the allocations of all. The thread
-//! sanitizer has to see the standard library as well, which is built for it from its sources. That it knows no fences is why some things are left out:
-//! each line of `tests/sanitizers/*.txt` and each test that is passed over has its reason beside it.
+//! The address sanitizer needs nothing but the runtime that comes with Rust: what it instruments is our code, the stand-in for a driver too, and the allocations of
+//! all. Tests that leave something behind on purpose are left out where leaks are looked for. The thread sanitizer has to see the standard library as well, which is
+//! built for it from its sources. It knows no fences: each line of `tests/sanitizers/*.txt` and each test that is passed over has its reason beside it.
 
 use std::fs;
 use std::io::Write as _;
@@ -43,8 +43,10 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Sanitizer {
-    /// Memory that is not one's own, and what is never given back
+    /// Memory that is not one's own
     Address,
+    /// Memory that is never given back
+    Leak,
     /// Data races
     Thread,
 }
@@ -56,33 +58,35 @@ struct Suite {
     sanitizer: Sanitizer,
     /// What cargo builds, and which of its tests are run.
     tests: &'static str,
+    /// What the tests' program is told.
+    told: &'static str,
     /// Tests that are passed over, each with the reason.
     passed_over: &'static [(&'static str, &'static str)],
 }
 
-/// The device plays in a process of its own, the stand-in for a driver in the test's: both are instrumented.
+/// What leaves out tests that leave something behind on purpose.
+const NO_LEAVING: &str = "--no-leaving";
+
 const SUITES: &[Suite] = &[
-    address("cuda", "-p wakeline-tests --test cuda"),
-    address("operations", "-p wakeline-tests --test operations"),
-    address("machine", "-p wakeline-tests --test machine"),
-    address("collectives", "-p wakeline-tests --test collectives"),
-    address("wakeline-mapped", "-p wakeline-mapped --all-features --lib --tests"),
-    address("wakeline-cuda", "-p wakeline-cuda --all-features --lib --tests"),
-    address("wakeline-hip", "-p wakeline-hip --all-features --lib --tests"),
-    thread("wakeline-core", "-p wakeline-core --lib executor"),
-    thread("wakeline-std", "-p wakeline-std --lib --tests"),
-    thread("wakeline-tokio", "-p wakeline-tokio --lib --tests"),
-    thread("wakeline-uring", "-p wakeline-uring --lib --tests"),
-    thread("wakeline-ops", "-p wakeline-ops --lib --tests"),
-    thread("wakeline-sim", "-p wakeline-sim --all-features --lib --tests"),
+    suite(Sanitizer::Address, "cuda", "-p wakeline-tests --test cuda"),
+    suite(Sanitizer::Address, "operations", "-p wakeline-tests --test operations"),
+    suite(Sanitizer::Address, "machine", "-p wakeline-tests --test machine"),
+    suite(Sanitizer::Address, "wakeline-mapped", "-p wakeline-mapped --all-features --lib"),
+    suite(Sanitizer::Address, "wakeline-cuda", "-p wakeline-cuda --features compile,ops --lib --tests"),
+    suite(Sanitizer::Address, "wakeline-hip", "-p wakeline-hip --features compile,ops --lib --tests"),
+    Suite { told: NO_LEAVING, ..suite(Sanitizer::Leak, "cuda", "-p wakeline-tests --test cuda") },
+    Suite { told: NO_LEAVING, ..suite(Sanitizer::Leak, "operations", "-p wakeline-tests --test operations") },
+    Suite { told: NO_LEAVING, ..suite(Sanitizer::Leak, "machine", "-p wakeline-tests --test machine") },
+    suite(Sanitizer::Thread, "wakeline-core", "-p wakeline-core --lib executor"),
+    suite(Sanitizer::Thread, "wakeline-std", "-p wakeline-std --lib --tests"),
+    suite(Sanitizer::Thread, "wakeline-tokio", "-p wakeline-tokio --lib --tests"),
+    suite(Sanitizer::Thread, "wakeline-uring", "-p wakeline-uring --lib --tests"),
+    suite(Sanitizer::Thread, "wakeline-ops", "-p wakeline-ops --lib --tests"),
+    suite(Sanitizer::Thread, "wakeline-sim", "-p wakeline-sim --all-features --lib --tests"),
 ];
 
-const fn address(name: &'static str, tests: &'static str) -> Suite {
-    Suite { name, sanitizer: Sanitizer::Address, tests, passed_over: &[] }
-}
-
-const fn thread(name: &'static str, tests: &'static str) -> Suite {
-    Suite { name, sanitizer: Sanitizer::Thread, tests, passed_over: &[] }
+const fn suite(sanitizer: Sanitizer, name: &'static str, tests: &'static str) -> Suite {
+    Suite { name, sanitizer, tests, told: "", passed_over: &[] }
 }
 
 /// What a suite came to.
@@ -133,39 +137,51 @@ impl Sanitizer {
     const fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Address => ("asan", "ASAN_OPTIONS", "ERROR: "),
+            // One each, however many there are.
+            Self::Leak => ("asan", "ASAN_OPTIONS", "Direct leak of"),
             Self::Thread => ("tsan", "TSAN_OPTIONS", "WARNING: ThreadSanitizer"),
         }
     }
 
     /// The list of what it is told not to tell of.
-    fn list(self) -> PathBuf {
+    fn list(self) -> Option<PathBuf> {
         let name = match self {
-            Self::Address => "leaks.txt",
+            Self::Address => return None,
+            Self::Leak => "leaks.txt",
             Self::Thread => "races.txt",
         };
-        root().join("tests/sanitizers").join(name)
+        Some(root().join("tests/sanitizers").join(name))
+    }
+
+    /// Where it builds: one sanitizer finds both addresses and leaks.
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Address | Self::Leak => "address",
+            Self::Thread => "thread",
+        }
     }
 
     /// Cargo, set up for it. Reports go to files that begin so.
     fn cargo(self, reports: &Path) -> Result<Cmd> {
         let (runtime, variable, _) = self.names();
         has_runtime(runtime)?;
-        let (list, reports) = (self.list(), reports.display());
+        let (list, reports) = (self.list().unwrap_or_default(), reports.display());
+        let list = list.display();
         match self {
             // Stable, and what is not: the sanitizer's flag. The library that stands in for a driver has the program's runtime.
-            Self::Address => Ok(Cmd::cargo()
+            Self::Address | Self::Leak => Ok(Cmd::cargo()
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env(
                     "RUSTFLAGS",
                     format!("-Zsanitizer=address {FLAGS} -Clink-arg=-Wl,--export-dynamic-symbol=__asan_*"),
                 )
-                .env(variable, format!("log_path={reports}:detect_leaks=1"))
-                .env("LSAN_OPTIONS", format!("suppressions={}:print_suppressions=0", list.display()))
+                .env(variable, format!("log_path={reports}:detect_leaks={}", u8::from(self == Self::Leak)))
+                .env("LSAN_OPTIONS", format!("suppressions={list}:print_suppressions=0"))
                 .arg("test")),
             Self::Thread => Ok(toolchain::with_sources(&[TRIPLE])?
                 .cargo()
                 .env("RUSTFLAGS", format!("-Zsanitizer=thread {FLAGS}"))
-                .env(variable, format!("log_path={reports}:suppressions={}", list.display()))
+                .env(variable, format!("log_path={reports}:suppressions={list}"))
                 .words("test -Zbuild-std")),
         }
     }
@@ -185,9 +201,10 @@ impl Suite {
             .words("--locked --no-fail-fast --target")
             .arg(TRIPLE)
             .arg("--target-dir")
-            .arg(target_dir.join(format!("{:?}", self.sanitizer).to_lowercase()))
+            .arg(target_dir.join(self.sanitizer.folder()))
             .words(self.tests)
-            .arg("--");
+            .arg("--")
+            .words(self.told);
         for (test, reason) in self.passed_over {
             println!("  passed over: {test}: {reason}");
             cargo = cargo.args(["--skip", test]);
@@ -199,7 +216,8 @@ impl Suite {
             println!("  {error:#}");
         }
         let findings = found(&reports, self.sanitizer.names().2)?;
-        let exceptions = exceptions(&self.sanitizer.list())? + self.passed_over.len();
+        let exceptions = self.sanitizer.list().map_or(Ok(0), |list| exceptions(&list))?;
+        let exceptions = exceptions + self.passed_over.len();
         let came = Came {
             bench: "sanitize",
             sanitizer: self.sanitizer,
@@ -265,15 +283,15 @@ mod tests {
 
     #[test]
     fn every_exception_has_its_reason_above_it() {
-        for sanitizer in [Sanitizer::Address, Sanitizer::Thread] {
-            let text = fs::read_to_string(sanitizer.list()).unwrap();
+        for list in [Sanitizer::Leak, Sanitizer::Thread].into_iter().filter_map(Sanitizer::list) {
+            let text = fs::read_to_string(&list).unwrap();
             let mut reasons = 0;
             for line in text.lines().filter(|line| !line.trim().is_empty()) {
                 if line.starts_with("# ") {
                     reasons += 1;
                     continue;
                 }
-                assert!(reasons > 0, "`{line}` of {} has no reason", sanitizer.list().display());
+                assert!(reasons > 0, "`{line}` of {} has no reason", list.display());
                 reasons = 0;
             }
         }
