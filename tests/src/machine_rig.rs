@@ -313,6 +313,7 @@ pub struct Test {
 /// | `EverywhereFakesLeaving` | simulated devices and the stand-in for both vendors, and it may leave something behind: a fault of one GPU is that of the whole process |
 /// | `Vendors` | the stand-in for both vendors, two GPUs; generic over [`Several`] |
 /// | `Fakes` | the stand-in for both vendors alone |
+/// | `FakesLeaving` | the same, and it may leave something behind |
 /// | `FakesLong` | the same, where they are asked for: `--ignored` |
 #[macro_export]
 macro_rules! machine_tests {
@@ -323,6 +324,7 @@ macro_rules! machine_tests {
     (@ EverywhereFakesLeaving $name:ident) => { $crate::machine_tests!(@test $name, Some($name), false, true) };
     (@ Vendors $name:ident) => { $crate::machine_tests!(@test $name, None, true, false) };
     (@ Fakes $name:ident) => { $crate::machine_tests!(@test $name, None, false, false) };
+    (@ FakesLeaving $name:ident) => { $crate::machine_tests!(@test $name, None, false, true) };
     (@ FakesLong $name:ident) => { $crate::machine_tests!(@test $name, None, false, false, true) };
     (@test $name:ident, $sim:expr, $gpu:literal, $leaves:literal) => {
         $crate::machine_tests!(@test $name, $sim, $gpu, $leaves, false)

@@ -83,6 +83,39 @@ fn one_more_wait_than_there_is_room_for_is_an_error_until_one_has_gone() {
     watcher.close(Watcher::CLOSE).unwrap();
 }
 
+/// How many waits are pending at a time.
+const MILLION: usize = 1_000_000;
+
+/// For how long the work of a million goes on: until all of them are there, on a machine that has other work.
+const LASTS: Nanos = Nanos::from_millis(60_000);
+
+#[test]
+#[ignore = "it takes a minute and a gigabyte: cargo test -p wakeline-tests --test watcher_limits -- --ignored"]
+fn a_million_waits_at_once_all_end() {
+    let stage = Stage::new(SimConfig::default()).unwrap();
+    let watcher = Watcher::with(WatcherConfig::default().flights_max(MILLION).unwrap()).unwrap();
+    let (plan, point) = (plan("flag:park_us=50,backstop_us=1000000+trust"), Point::new("million"));
+    // Each takes a thousand stores.
+    let streams: Vec<_> = (0..1_024).map(|_| stage.device.stream().unwrap()).collect();
+    streams.iter().for_each(|stream| drop(stream.launch(LASTS).unwrap()));
+    let start = Wall::now();
+    // They may be told late: nobody wakes for each of them.
+    let wait =
+        |number: usize| watcher.wait(streams[number % streams.len()].point(), &plan, &point).late_us(1_000);
+    let mut waits: Vec<_> = (0..MILLION).map(wait).collect();
+    for (number, wait) in waits.iter_mut().enumerate() {
+        let polled = poll(wait, Waker::noop());
+        assert!(polled.is_pending(), "wait {number} after {:?}: {polled:?}", start.elapsed());
+    }
+    let (pending, began) = (watcher.handle().pending(), start.elapsed());
+    assert_eq!(pending, MILLION);
+    assert_eq!(code(poll(&mut wait(0), Waker::noop())), Some(ErrorCode::WatcherFull));
+    within(LIMIT * 6, || waits.into_iter().for_each(|wait| drop(block_on(wait).unwrap())));
+    println!("{MILLION} waits: all there after {began:?}, all ended after {:?}", start.elapsed());
+    assert_eq!(watcher.handle().pending(), 0);
+    watcher.close(Watcher::CLOSE).unwrap();
+}
+
 #[test]
 fn a_wait_is_polled_after_its_end() {
     let stage = Stage::new(SimConfig::default()).unwrap();

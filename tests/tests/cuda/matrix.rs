@@ -42,7 +42,7 @@ use self::row::{Row, When, Wrong};
 use crate::waiting::PLANS;
 
 driver_tests![
-    Fake: a_part_of_the_fault_matrix;
+    FakeLeaving: a_part_of_the_fault_matrix;
     FakeLong: every_row_of_the_fault_matrix;
 ];
 

@@ -17,7 +17,7 @@ use wakeline_tests::ops_rig::{PLAN, affine, poll_once, until};
 use wakeline_tests::rig::FAKE_FAULT;
 
 machine_tests![
-    Fakes: a_failure_of_each_call_over_two_devices_is_an_error_or_counted;
+    FakesLeaving: a_failure_of_each_call_over_two_devices_is_an_error_or_counted;
     FakesLong: every_row_over_two_devices_that_reach_each_other,
         every_row_over_two_devices_that_do_not;
 ];
