@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use wakeline_core::{Error, ErrorCode};
+use wakeline_core::{Error, ErrorCode, within};
 
 use crate::events::Place;
 use crate::hazard::Storage;
@@ -47,6 +47,7 @@ impl<D: Peers> Submission<D> {
     ///
     /// # Errors
     ///
+    /// [`InvalidLimit`](ErrorCode::InvalidLimit) where it goes beyond the end of either: nothing is written then;
     /// [`ForeignMemory`](ErrorCode::ForeignMemory) where `from` is of no device of the machine, or `to` not of this one;
     /// [`CaptureRefused`](ErrorCode::CaptureRefused) where it is recorded in a graph; what either device says.
     pub fn copy_across(
@@ -55,6 +56,10 @@ impl<D: Peers> Submission<D> {
         to: (&Arc<Storage<D>>, usize),
         len_bytes: usize,
     ) -> Result<(), Error> {
+        for (memory, start) in [from, to] {
+            // Before a first piece is written, where it goes in pieces.
+            within("the end of a copy, in bytes,", start.saturating_add(len_bytes), 0, memory.len_bytes())?;
+        }
         let own = Arc::clone(self.stream.core());
         if !to.0.is_of(&own) {
             return Err(Error::new(ErrorCode::ForeignMemory, []));

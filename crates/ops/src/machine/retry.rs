@@ -97,7 +97,11 @@ where
                 Some(flying) => flying,
                 none => {
                     this.left -= 1;
-                    match this.wish.place(&this.machine, &mut this.make) {
+                    // Where `make` or the placement panics it is over: there may be no try left for another poll.
+                    this.is_over = true;
+                    let placed = this.wish.place(&this.machine, &mut this.make);
+                    this.is_over = false;
+                    match placed {
                         Ok(flying) => none.insert(flying),
                         Err(error) => break Err(error),
                     }

@@ -208,3 +208,33 @@ fn a_gate_of_one_device_in_front_of_another_is_known_there() {
         rig.assert_clean();
     }
 }
+
+#[test]
+fn a_copy_beyond_the_end_of_either_memory_is_told_before_anything_is_written() {
+    const LEN: usize = STAGE_BYTES + 4;
+    for (config, link) in WAYS {
+        let rig = pair(config);
+        let from: Bytes = rig.run(Tensor::full(LEN + 4, 7).on(rig.on(0))).unwrap();
+        let to: Bytes = rig.run(Tensor::zeros(LEN).on(rig.on(1))).unwrap();
+        for (start, target, len) in [
+            (0, 0, LEN + 4),
+            (8, 0, LEN),
+            (0, 4, LEN),
+            (0, usize::MAX, 1),
+            (0, 0, usize::MAX),
+            (usize::MAX, usize::MAX, usize::MAX),
+        ] {
+            let (source, to) = (Arc::clone(from.storage()), Arc::clone(to.storage()));
+            let copy = with_context(move |submission: &mut Submission<SimDevice>| {
+                submission.copy_across((&source, start), (&to, target), len)?;
+                Ok(value(()))
+            });
+            let error = rig.run(copy.on(rig.on(1))).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidLimit, "{link:?} {start} {target} {len}: {error}");
+        }
+        let numbers = rig.run(to.to_host().on(rig.on(1))).unwrap();
+        assert!(numbers.iter().all(|number| *number == 0), "{link:?}");
+        drop((from, to));
+        rig.assert_clean();
+    }
+}

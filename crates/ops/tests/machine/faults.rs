@@ -1,12 +1,14 @@
 //! One device faults: what was placed there fails with its cause, what came behind its work as well, and the others go on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use wakeline_core::{Clock, Error, ErrorCode, Instant, Nanos};
 use wakeline_ops::{
-    DeviceOp, SingleStream, StreamPoolRoundRobin, Submission, TRIES_MAX, value, with_context,
+    DeviceLoads, DeviceOp, SingleStream, StreamPoolRoundRobin, Submission, TRIES_MAX, Value, value,
+    with_context,
 };
 use wakeline_sim::{Faults, SimConfig, SimDevice};
 use wakeline_tensor::Tensor;
@@ -241,7 +243,7 @@ fn an_operation_is_made_again_elsewhere_where_its_user_asks_for_that_and_so_ofte
     let refused = rig.machine.retrying(TRIES_MAX, move |_| {
         *count.lock().unwrap() += 1;
         with_context(|_: &mut Submission<SimDevice>| {
-            Err::<wakeline_ops::Value<SimDevice, ()>, _>(Error::new(ErrorCode::Cancelled, [&1, &2, &3]))
+            Err::<Value<SimDevice, ()>, _>(Error::new(ErrorCode::Cancelled, [&1, &2, &3]))
         })
     });
     assert_eq!(rig.run(refused.unwrap()).unwrap_err().code(), ErrorCode::Cancelled);
@@ -256,4 +258,21 @@ fn an_operation_is_made_again_elsewhere_where_its_user_asks_for_that_and_so_ofte
         let error = rig.machine.retrying(wrong, |site| value(site.number())).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidLimit);
     }
+}
+
+#[test]
+fn a_closure_that_panics_ends_its_tries() {
+    let rig = Machines::new(2);
+    for placement_panics in [false, true] {
+        let machine = if placement_panics {
+            rig.machine.placed_by(|_: &DeviceLoads<'_>| panic!("a placement"))
+        } else {
+            rig.machine.clone()
+        };
+        let mut future = machine.retrying(1, |_| -> Value<SimDevice, ()> { panic!("an operation") }).unwrap();
+        assert!(catch_unwind(AssertUnwindSafe(|| poll_once(&mut future))).is_err());
+        let over = rig.run(future).unwrap_err();
+        assert_eq!(over.code(), ErrorCode::PolledAfterEnd, "{over}");
+    }
+    rig.assert_clean();
 }
