@@ -176,6 +176,8 @@ codes! {
     0x0043 DevicesOut "none of the {} device(s) of the machine takes operations any more: {}",
     /// An operation was not submitted, since nobody would see it to its end. Arguments: why nobody would.
     0x0044 Unwatched "nothing was submitted, since {}: run it on the spot by `sync`, or make a runtime whose watcher is there for as long",
+    /// A library's call that begins a collective has not come back in time; the communicator is aborted. Arguments: what was waited for, how long, the library, how its kernels are loaded early.
+    0x0045 LibraryStuck "{} did not end within {}: the ranks of this process have all come to it, but {} has not come back from the call that begins it; a kernel that is loaded at its first use waits for all that the device is at, and that may wait for this: have kernels loaded early ({}), or await a first collective of each kind behind joining, while the streams are idle; of ranks in other processes one may be missing, too; the communicator is aborted, so make another",
 }
 
 impl ErrorCode {

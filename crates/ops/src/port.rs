@@ -31,8 +31,8 @@ use wakeline_core::{CompletionPort, Error, LineRef};
 
 pub(crate) use collectives::check_ranks;
 pub use collectives::{
-    Assembly, Collectives, Kept, Kind, Number, Part, Reduce, Seat, Signature, Ticket, UNIQUE_ID_BYTES,
-    UniqueId, Work,
+    Assembly, Beginning, Collectives, Kept, Kind, Number, Part, Reduce, Seat, Signature, Ticket,
+    UNIQUE_ID_BYTES, UniqueId, Work,
 };
 pub use graphs::{Graphs, Node, NodeKind};
 pub use host::{HostArgs, HostKernels};

@@ -117,6 +117,26 @@ pub(crate) fn ranks_that_do_different_things_at_one_time_are_told<R: RanksRig>(r
     assert_eq!(error.code(), ErrorCode::InvalidCollective, "{error}");
     assert!(error.to_string().contains("rank 1: AllReduce(Sum) of 5 F32"), "{error}");
     assert!(ranks.well().is_err());
+    // And of numbers from one to another: told at once, not by the deadline.
+    drop(ranks);
+    let ranks = rig.ranks(PATIENT);
+    let start = Wall::now();
+    let ends = ranks.together(|rank| {
+        let (own, is_first) = (rank.number(), rank.number() == 0);
+        Tensor::<f32, R::Device>::zeros(4 + own).then(move |tensor| {
+            let (mut sends, mut receives) = (Vec::new(), Vec::new());
+            if is_first {
+                sends.push((tensor, 1))
+            } else {
+                receives.push((tensor, 0))
+            }
+            rank.exchange(sends, receives)
+        })
+    });
+    let error = rig.run(ends).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidCollective, "{error}");
+    assert!(error.to_string().contains("rank 1: Receive(0) of 5 F32"), "{error}");
+    assert!(start.elapsed() < LATE);
 }
 
 pub(crate) fn an_abort_ends_what_is_under_way_with_its_cause<R: RanksRig>(rig: &R) {

@@ -111,6 +111,16 @@ pub(crate) fn slow_calls_are_waited_for_and_none_is_made_by_who_submits<V: Vendo
     assert_eq!(of_mine, ["ncclGetVersion"], "loading it alone asks for its release");
 }
 
+pub(crate) fn ranks_of_one_device_are_told_before_the_library_is_asked<V: Vendor + CollectiveVendor>(
+    rig: &VendorRanks<V>,
+) {
+    let runtimes = [0, 1, 0].map(|device| rig.runtimes()[device].clone());
+    let error = rig.run(Ranks::of(rig.library(), &runtimes, PATIENT)).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidCollective, "{error}");
+    assert!(error.to_string().contains("ranks 0 and 2 are of one device"), "{error}");
+    assert_eq!(rig.stand_in().calls("ncclGroupStart"), 0);
+}
+
 pub(crate) fn ranks_are_handed_over_in_one_group<V: Vendor + CollectiveVendor>(rig: &VendorRanks<V>) {
     let ranks = rig.ranks(PATIENT);
     let fake = rig.stand_in();
@@ -120,6 +130,43 @@ pub(crate) fn ranks_are_handed_over_in_one_group<V: Vendor + CollectiveVendor>(r
     assert_eq!((count("ncclGroupStart"), count("ncclGroupEnd"), count("ncclAllReduce")), (1, 1, 3));
 }
 
+pub(crate) fn a_library_that_does_not_begin_what_all_have_come_to_is_told_as_that<
+    V: Vendor + CollectiveVendor,
+>(
+    rig: &VendorRanks<V>,
+) {
+    let fake = rig.stand_in();
+    let stuck = |error: &Error| {
+        assert_eq!(error.code(), ErrorCode::LibraryStuck, "{error}");
+        assert_eq!(error.args()[0], "all-reduce of rank 0");
+        assert_eq!(error.args()[2..], [V::COLLECTIVES, V::LOADS_EARLY]);
+    };
+    // It says that it is at it, and stays there.
+    let ranks = rig.ranks(HASTY);
+    fake.configure(|options| options.nccl_lag_us = 3_600_000_000);
+    stuck(&sums(rig, &ranks).unwrap_err());
+    stuck(&ranks.well().unwrap_err());
+    fake.configure(|options| options.nccl_lag_us = 0);
+    // It does not come back from the call.
+    let ranks = rig.ranks(HASTY);
+    fake.rule(Rule::new("ncclGroupEnd", Act::Block));
+    let mut sum = ranks.all_reduce(rig.tensors(|_| vec![1_u8; 4]), Reduce::Sum);
+    assert!(poll_once(&mut sum).is_pending());
+    until("it is blocked", || fake.blocked() == 1);
+    until("that is told", || ranks.well().is_err());
+    stuck(&ranks.well().unwrap_err());
+    fake.clear_rules();
+    fake.release();
+    stuck(&rig.run(sum).map(drop).unwrap_err());
+    // One that has begun, and whose other end never comes, is a missing rank still.
+    let ranks = rig.ranks(HASTY);
+    fake.configure(|options| options.nccl_dead = [0, 1].into());
+    let missing = sums(rig, &ranks).unwrap_err();
+    assert_eq!(missing.code(), ErrorCode::RankMissing, "{missing}");
+    fake.configure(|options| options.nccl_dead.clear());
+    sums(rig, &rig.ranks(PATIENT)).unwrap();
+}
+
 /// Those that need a stand-in of their own, or leave something behind.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -127,6 +174,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(of::<Hip>());
     trials.push(Trial::test("fake::library::an_abort_that_hangs_is_given_up", || {
         an_abort_that_hangs_is_given_up();
+        Ok(())
+    }));
+    let name =
+        "fake::library::a_failure_of_the_library_whose_abort_does_nothing_is_given_up_before_the_deadline";
+    trials.push(Trial::test(name, || {
+        a_failure_of_the_library_whose_abort_does_nothing_is_given_up_before_the_deadline();
         Ok(())
     }));
     trials
@@ -240,7 +293,7 @@ fn a_library_without_calls_that_do_not_block_does<V: Vendor + CollectiveVendor>(
     assert_eq!(fake.calls("ncclCommAbort"), 6);
     rig.stand_in().clear_rules();
     rig.stand_in().release();
-    assert_eq!(rig.run(stuck).map(drop).unwrap_err().code(), ErrorCode::RankMissing);
+    assert_eq!(rig.run(stuck).map(drop).unwrap_err().code(), ErrorCode::LibraryStuck);
     drop(ranks);
     sums(&rig, &rig.ranks(PATIENT)).unwrap();
     // Calls of a communicator that another thread has aborted are the library's to refuse.
@@ -259,6 +312,30 @@ fn a_rank_that_never_joins_an_old_library_is_told<V: Vendor + CollectiveVendor>(
     // Its thread, and what that has, are gone for good.
     rig.end(true).unwrap();
     std::fs::remove_file(path).unwrap();
+}
+
+/// The library tells of a failure itself, long before the deadline, and its abort does nothing: what it is at is given up as soon as where the deadline tells of it.
+fn a_failure_of_the_library_whose_abort_does_nothing_is_given_up_before_the_deadline() {
+    let rig = VendorRanks::<Cuda>::fake(2);
+    let ranks = rig.ranks(CollectiveConfig { within: Nanos::from_millis(3_600_000), ..PATIENT });
+    rig.stand_in().rule(Rule::new("ncclCommAbort", Act::DropEffect));
+    let mut tensors = rig.tensors(|_| vec![1_u32; 4]).into_iter();
+    let mut sums = ranks.together(|rank| {
+        let (busy, tensor) = (rig.occupy(rank.number(), Nanos::from_millis(500)), tensors.next().unwrap());
+        busy.then(move |()| rank.all_reduce(tensor, Reduce::Sum))
+    });
+    assert!(poll_once(&mut sums).is_pending());
+    until("both are enqueued", || rig.stand_in().calls("ncclAllReduce") == 2);
+    let asked = rig.stand_in().calls("ncclCommGetAsyncError");
+    until("and seen to be", || rig.stand_in().calls("ncclCommGetAsyncError") > asked + 8);
+    rig.configure(|options| options.nccl_dead = [1].into());
+    let start = Wall::now();
+    let error = rig.run(sums).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CommunicatorFailed, "{error}");
+    assert!(start.elapsed() < Duration::from_millis(10 * GIVE_UP_MS), "{:?}", start.elapsed());
+    drop(ranks);
+    rig.stand_in().forgive();
+    rig.end(true).unwrap();
 }
 
 /// The library's abort never comes back, and what it is at never ends: told all the same, and what it uses is leaked.

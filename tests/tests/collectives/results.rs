@@ -209,8 +209,35 @@ pub(crate) fn what_cannot_be_done_is_told_and_leaves_the_communicator_well<R: Ra
     let error = run(rank.all_reduce(shared, Reduce::Sum));
     assert_eq!(error.code(), ErrorCode::TensorShared);
     drop(clone);
+    // More than can be counted, of the last rank: whose part would begin farthest in it.
+    let (last, own) = (ranks.iter().last().unwrap(), &rig.runtimes()[world - 1]);
+    let memory = rig.run(Tensor::<u32, R::Device>::zeros(4).on(own)).unwrap();
+    for count in [usize::MAX / world * world, usize::MAX / 4 / world * world] {
+        let much = |offset_bytes| Numbers {
+            storage: Arc::clone(memory.storage()),
+            offset_bytes,
+            count,
+            number: Number::U32,
+        };
+        let all = [
+            last.all_gather_in_place(much(0)),
+            last.reduce_scatter_in_place(much(4), Reduce::Sum),
+            last.all_reduce(much(usize::MAX - 3), Reduce::Sum),
+        ];
+        for op in all {
+            wrong(rig.run(op.on(own)).map(drop).unwrap_err(), "but the memory has 16");
+        }
+        let both = last.all_gather(much(0), much(0));
+        assert!(rig.run(both.on(own)).is_err());
+    }
+    drop(memory);
     let none = ranks.all_reduce(Vec::<Tensor<f32, R::Device>>::new(), Reduce::Sum);
     wrong(rig.run(none).map(drop).unwrap_err(), "0 were handed in");
+    // Of nothing each is done, and gives nothing.
+    let nothing = || rig.tensors(|_| Vec::<f32>::new());
+    drop(rig.run(ranks.all_reduce(nothing(), Reduce::Avg)).unwrap());
+    drop(rig.run(ranks.broadcast(nothing(), world - 1)).unwrap());
+    drop(rig.run(ranks.all_gather(nothing().into_iter().zip(nothing()).collect())).unwrap());
     // All of that was told before anybody could wait for it.
     ranks.well().unwrap();
     all_reduce_of::<u8, R>(rig, &ranks);

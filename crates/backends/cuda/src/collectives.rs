@@ -1,5 +1,6 @@
 //! Collectives of CUDA devices: NCCL, as one of the libraries that `wakeline_mapped` knows.
 
+pub use wakeline_mapped::BareRanks;
 use wakeline_mapped::{CollectiveLibrary, CollectiveVendor};
 
 use crate::cuda::Cuda;
@@ -44,4 +45,5 @@ pub type Nccl = CollectiveLibrary<Cuda>;
 impl CollectiveVendor for Cuda {
     const COLLECTIVES: &'static str = "NCCL";
     const COLLECTIVE_LIBRARIES: &'static [&'static str] = &["libnccl.so.2"];
+    const LOADS_EARLY: &'static str = "CUDA_MODULE_LOADING=EAGER in the environment of the process";
 }

@@ -80,6 +80,9 @@ pub use calls::{Calls, Schedule};
 pub use caps::Caps;
 pub use clock::{ClockOffset, DRIFT_PPM_MAX};
 #[cfg(feature = "ops")]
+#[doc(hidden)]
+pub use collectives::BareRanks;
+#[cfg(feature = "ops")]
 pub use collectives::Nccl;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Compiler, Nvrtc};

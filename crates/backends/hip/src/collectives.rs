@@ -21,4 +21,5 @@ pub type Rccl = CollectiveLibrary<Hip>;
 impl CollectiveVendor for Hip {
     const COLLECTIVES: &'static str = "RCCL";
     const COLLECTIVE_LIBRARIES: &'static [&'static str] = &["librccl.so.1"];
+    const LOADS_EARLY: &'static str = "HIP_ENABLE_DEFERRED_LOADING=0 in the environment of the process";
 }

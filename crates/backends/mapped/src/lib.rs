@@ -61,6 +61,9 @@ pub mod work;
 pub use bound::Bound;
 pub use census::{Census, Counts};
 #[cfg(feature = "ops")]
+#[doc(hidden)]
+pub use collective::BareRanks;
+#[cfg(feature = "ops")]
 pub use collective::{
     CollectiveLibrary, CollectiveVendor, LEAVE_MS_MAX, OpMember, OpPrepared, Spawn, WATCH_US_MAX,
     WATCH_US_MIN,

@@ -21,14 +21,14 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Whether that of another end fits.
-    fn is_other_end(&self, own: usize, other: &Self, its: usize) -> bool {
-        let ends = match (self.kind, other.kind) {
-            (Kind::Send(to), Kind::Receive(from)) => to == its && from == own,
-            (Kind::Receive(from), Kind::Send(to)) => from == its && to == own,
-            _ => false,
+    /// What the other end of it is, as the rank there has it.
+    const fn other_end(&self, own: usize) -> Option<Self> {
+        let kind = match self.kind {
+            Kind::Send(_) => Kind::Receive(own),
+            Kind::Receive(_) => Kind::Send(own),
+            _ => return None,
         };
-        ends && self.number == other.number && self.count == other.count
+        Some(Self { kind, ..*self })
     }
 }
 
@@ -61,7 +61,7 @@ impl<T> Assembly<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidCollective`](ErrorCode::InvalidCollective): ranks do different things at one place of their order. Nothing is taken.
+    /// [`InvalidCollective`](ErrorCode::InvalidCollective): ranks do different things at one place of their order, or the two ends of what goes from one to another are not alike. Nothing is taken.
     pub fn take_next(&mut self) -> Result<Option<Vec<(usize, T)>>, Error> {
         for seat in 0..self.ranks.len() {
             if let Some(seats) = self.together(seat)? {
@@ -92,7 +92,7 @@ impl<T> Assembly<T> {
     fn together(&self, seat: usize) -> Result<Option<Vec<usize>>, Error> {
         let Some(front) = self.front(seat) else { return Ok(None) };
         if front.iter().all(|part| part.kind.peer().is_some()) {
-            return Ok(self.between(seat));
+            return self.between(seat);
         }
         let mut all = Vec::new();
         for other in 0..self.ranks.len() {
@@ -109,26 +109,61 @@ impl<T> Assembly<T> {
         Ok(Some(all))
     }
 
-    /// The seats that exchange with this one, and with those.
-    fn between(&self, seat: usize) -> Option<Vec<usize>> {
+    /// The seats that exchange with this one, and with those. What goes from one to another is as many parts at both ends, in one order.
+    fn between(&self, seat: usize) -> Result<Option<Vec<usize>>, Error> {
         let mut seats = vec![seat];
         let mut at = 0;
         while let Some(&one) = seats.get(at) {
             at += 1;
-            for part in self.front(one)? {
-                let peer = part.kind.peer()?;
+            let front = self.front(one).unwrap_or_default();
+            for part in front {
                 // Of another process: its library's to see to.
-                let Some(other) = self.ranks.iter().position(|rank| *rank == peer) else { continue };
-                let own = self.rank(one);
-                if !self.front(other)?.iter().any(|its| part.is_other_end(own, its, peer)) {
-                    return None;
+                let peer = part.kind.peer();
+                let Some(other) = self.ranks.iter().position(|rank| Some(*rank) == peer) else { continue };
+                let Some(end) = part.other_end(self.rank(one)) else { continue };
+                let its = self.front(other).unwrap_or_default().iter().filter(|its| its.kind == end.kind);
+                let mut own = front.iter().filter(|own| own.kind == part.kind);
+                let mut its = its.peekable();
+                if its.peek().is_none() {
+                    // It is to come to this one later.
+                    return Ok(None);
+                }
+                let fits = |(own, its): (Option<&Signature>, Option<&Signature>)| match (own, its) {
+                    (Some(own), Some(its)) => own.number == its.number && own.count == its.count,
+                    _ => false,
+                };
+                loop {
+                    match (own.next(), its.next()) {
+                        (None, None) => break,
+                        ends if fits(ends) => {}
+                        (own, its) => return Err(self.ends_differ((one, own), (other, its), part.kind)),
+                    }
                 }
                 if !seats.contains(&other) {
                     seats.push(other);
                 }
             }
         }
-        Some(seats)
+        Ok(Some(seats))
+    }
+
+    #[cold]
+    fn ends_differ(
+        &self,
+        (one, own): (usize, Option<&Signature>),
+        (other, its): (usize, Option<&Signature>),
+        kind: Kind,
+    ) -> Error {
+        let shown = |seat: usize, part: Option<&Signature>| {
+            let rank = self.rank(seat);
+            part.map_or_else(
+                || format!("rank {rank}: none"),
+                |part| format!("rank {rank}: {:?} of {} {:?}", part.kind, part.count, part.number),
+            )
+        };
+        let wrong =
+            format!("its two ends are not of the same numbers ({}; {})", shown(one, own), shown(other, its));
+        Error::new(ErrorCode::InvalidCollective, [&kind.name(), &wrong])
     }
 
     #[cold]
@@ -192,6 +227,32 @@ mod tests {
         // Of another process's rank nothing is known here.
         assembly.push(2, part(Kind::Send(7)), "away");
         assert_eq!(seats(&mut assembly), [2]);
+    }
+
+    #[test]
+    fn ends_of_an_exchange_that_are_not_alike_are_told_and_not_handed_over() {
+        let of = |kind, count| Signature { kind, number: Number::F32, count };
+        let (to, from) = (Kind::Send(1), Kind::Receive(0));
+        let cases = [
+            (vec![of(to, 4)], vec![of(from, 8)], "rank 0: Send(1) of 4 F32; rank 1: Receive(0) of 8 F32"),
+            // A library would wait for the other end of the second, or take the one for the other.
+            (vec![of(to, 4), of(to, 4)], vec![of(from, 4)], "rank 0: Send(1) of 4 F32; rank 1: none"),
+            (vec![of(to, 4), of(to, 8)], vec![of(from, 8), of(from, 4)], "rank 1: Receive(0) of 8 F32"),
+        ];
+        for (sends, receives, says) in cases {
+            let mut assembly = Assembly::new(vec![0, 1]);
+            assembly.push(0, sends, "to");
+            assert_eq!(assembly.take_next().unwrap(), None);
+            assembly.push(1, receives, "from");
+            let error = assembly.take_next().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidCollective);
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(assembly.drain().len(), 2);
+        }
+        let mut assembly = Assembly::new(vec![0, 1]);
+        assembly.push(0, vec![of(to, 4), of(to, 8)], "to");
+        assembly.push(1, vec![of(from, 4), of(from, 8)], "from");
+        assert_eq!(seats(&mut assembly), [0, 1]);
     }
 
     #[test]

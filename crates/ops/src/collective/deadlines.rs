@@ -7,9 +7,12 @@ use std::task::{Wake, Waker};
 
 use wakeline_core::{Error, ErrorCode, Instant, Nanos};
 
-use super::{GIVE_UP_MS, Shared, Ticket};
+use super::{Beginning, GIVE_UP_MS, Shared, Ticket};
 use crate::port::Collectives;
 use crate::sync::Lock;
+
+/// How often it is looked, while something is under way, whether the communicator has failed by itself: what an abort does not end then is given up long before its deadline.
+const LOOK_EVERY: Nanos = Nanos::from_millis(GIVE_UP_MS);
 
 #[derive(Debug)]
 pub(crate) struct Deadlines(Lock<State>);
@@ -45,7 +48,12 @@ impl Due {
             Some(rank) => format!("{} of rank {rank}", self.what),
             None => self.what.to_owned(),
         };
-        Error::new(ErrorCode::RankMissing, [&what, &self.limit])
+        match self.ticket.beginning() {
+            Some(Beginning { library, loads_early }) => {
+                Error::new(ErrorCode::LibraryStuck, [&what, &self.limit, &library, &loads_early])
+            }
+            None => Error::new(ErrorCode::RankMissing, [&what, &self.limit]),
+        }
     }
 }
 
@@ -73,7 +81,8 @@ impl<D: Collectives> Shared<D> {
         rank: Option<usize>,
         ticket: &Arc<Ticket>,
     ) {
-        let at = self.now() + limit;
+        let now = self.now();
+        let at = now + limit;
         let (mut over, mut alarm) = (Vec::new(), None);
         {
             let mut state = self.deadlines.0.lock();
@@ -81,13 +90,14 @@ impl<D: Collectives> Shared<D> {
                 over.extend(state.due.pop_front());
             }
             state.due.push_back(Due { at, limit, what, rank, ticket: Arc::clone(ticket) });
-            if at < state.alarm_at {
-                alarm = Some(state.next_alarm(at));
+            let look = at.min(now + LOOK_EVERY);
+            if look < state.alarm_at {
+                alarm = Some((look, state.next_alarm(look)));
             }
         }
         drop(over);
-        if let Some(number) = alarm {
-            self.set_alarm(at, number);
+        if let Some((look, number)) = alarm {
+            self.set_alarm(look, number);
         }
     }
 
@@ -126,6 +136,9 @@ impl<D: Collectives> Shared<D> {
             }
             gives_up = well.is_err() && is_gone || state.given_up_at.is_some_and(|at| at <= now);
             failed_before = state.given_up_at.is_some();
+            if next < Instant::MAX {
+                next = next.min(now + LOOK_EVERY);
+            }
             // An alarm that is early comes again.
             next = state.given_up_at.unwrap_or(next);
             alarm = state.next_alarm(if is_gone || gives_up { Instant::MAX } else { next });

@@ -31,7 +31,7 @@ pub use self::assembly::{Assembly, Signature};
 use self::deadlines::Deadlines;
 pub use self::memory::{CollectiveMemory, Numbers, Region};
 pub use self::op::{Between, Exchange, InPlace};
-pub use self::ticket::Ticket;
+pub use self::ticket::{Beginning, Ticket};
 pub use self::together::Together;
 use crate::op::DeviceOp;
 use crate::port::{Collectives, Reduce, Seat, UniqueId, check_ranks};
@@ -175,7 +175,7 @@ impl<D: Collectives> Ranks<D> {
     ///
     /// # Errors
     ///
-    /// [`CommunicatorFailed`](ErrorCode::CommunicatorFailed), [`RankMissing`](ErrorCode::RankMissing), or what [`abort`](Self::abort) was given.
+    /// [`CommunicatorFailed`](ErrorCode::CommunicatorFailed), [`RankMissing`](ErrorCode::RankMissing), [`LibraryStuck`](ErrorCode::LibraryStuck), or what [`abort`](Self::abort) was given.
     pub fn well(&self) -> Result<(), Error> {
         D::well(&self.shared.member)
     }

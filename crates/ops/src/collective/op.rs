@@ -234,6 +234,8 @@ impl<D: Collectives, B: CollectiveMemory<D>> InPlace<D, B> {
         } else {
             self.memory.region_to_write()?
         };
+        // Before places within it are counted.
+        all.check(kind.name())?;
         // In place ranks have numbers one behind the other.
         let part = || {
             if !all.count.is_multiple_of(world) {

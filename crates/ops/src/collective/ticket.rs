@@ -21,6 +21,17 @@ struct State {
     waker: Option<Waker>,
     /// The stream waits for it as for a gate: it may be that of a thread which is to submit what it waits for.
     closed: Option<(Arc<ClosedGates>, u64)>,
+    /// The library is in the call that begins it.
+    begins: Option<Beginning>,
+}
+
+/// A library's call that begins a part, for whoever tells that it has not come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beginning {
+    /// What the library is called.
+    pub library: &'static str,
+    /// How its kernels are loaded before their first use.
+    pub loads_early: &'static str,
 }
 
 impl Default for Ticket {
@@ -52,6 +63,16 @@ impl Ticket {
         if let Some(waker) = waker {
             lock::wake(waker);
         }
+    }
+
+    /// The ranks of this process have all come to it, and the library is called now to begin it; `None` once that has come back.
+    pub fn begins(&self, by: Option<Beginning>) {
+        self.0.lock().begins = by;
+    }
+
+    /// The library's call that it is in.
+    pub(crate) fn beginning(&self) -> Option<Beginning> {
+        self.0.lock().begins
     }
 
     /// How it has ended, if it has.

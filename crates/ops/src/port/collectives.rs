@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wakeline_core::{Error, ErrorCode};
 
 use super::{At, Memory};
-pub use crate::collective::{Assembly, Signature, Ticket};
+pub use crate::collective::{Assembly, Beginning, Signature, Ticket};
 
 /// How many bytes a [`UniqueId`] has: as NVIDIA's and AMD's libraries have it.
 pub const UNIQUE_ID_BYTES: usize = 128;

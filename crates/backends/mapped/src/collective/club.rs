@@ -44,6 +44,11 @@ impl RawPart {
         Self { kind, number, count, from: address(from), to: address(to) }
     }
 
+    /// A part in place, of memory that begins there.
+    pub(super) const fn in_place(kind: Kind, number: Number, count: usize, address: u64) -> Self {
+        Self { kind, number, count, from: address, to: address }
+    }
+
     /// The same where there is no other rank: the mean of one number is its sum. For means of one rank the library has a kernel of its own, which it loads when it is
     /// first used, and loading one may wait for all that is on the device: for the very streams that wait for this part.
     pub(super) fn of_one(self) -> Self {

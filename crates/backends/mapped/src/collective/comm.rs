@@ -79,17 +79,32 @@ impl Comm {
         id: RawId,
         rank: usize,
     ) -> Result<(), Error> {
-        let (world, rank) = (count(world)?, count(rank)?);
-        let functions = &library.loaded.functions;
-        let room = &raw mut room.0;
-        if let Some(init) = functions.init_config {
+        if let Some(init) = library.loaded.functions.init_config {
+            let (world, rank) = (count(world)?, count(rank)?);
             let mut config = RawConfig::nonblocking();
             // SAFETY: the device is bound, the room stays, and the configuration is read in the call.
-            let result = unsafe { init(room, world, id, rank, &raw mut config) };
+            let result = unsafe { init(&raw mut room.0, world, id, rank, &raw mut config) };
             return progress(library, "ncclCommInitRankConfig", result).map(drop);
         }
-        // SAFETY: as above.
-        let result = unsafe { (functions.init)(room, world, id, rank) };
+        // SAFETY: as the caller says.
+        unsafe { Self::begin_blocking(room, library, world, id, rank) }
+    }
+
+    /// The same of a communicator whose calls come back once they have ended.
+    ///
+    /// # Safety
+    ///
+    /// As [`begin`](Self::begin).
+    pub(super) unsafe fn begin_blocking<V: CollectiveVendor>(
+        room: &mut Self,
+        library: &CollectiveLibrary<V>,
+        world: usize,
+        id: RawId,
+        rank: usize,
+    ) -> Result<(), Error> {
+        let (world, rank) = (count(world)?, count(rank)?);
+        // SAFETY: the device is bound, and the room stays.
+        let result = unsafe { (library.loaded.functions.init)(&raw mut room.0, world, id, rank) };
         progress(library, "ncclCommInitRank", result).map(drop)
     }
 

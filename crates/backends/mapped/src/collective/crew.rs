@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wakeline_core::{Error, ErrorCode};
-use wakeline_ops::port::{Device as _, Priority, Seat, UniqueId};
+use wakeline_ops::port::{Beginning, Device as _, Priority, Seat, UniqueId};
 
 use super::club::{Club, Errand, Job};
 use super::comm::{Comm, Progress, group};
@@ -165,10 +165,13 @@ fn hand_over<V: CollectiveVendor>(
     if !library.is_nonblocking() {
         club.block(&comms)?;
     }
+    let by = Beginning { library: V::COLLECTIVES, loads_early: V::LOADS_EARLY };
+    jobs.iter().for_each(|job| job.ticket.begins(Some(by)));
     let begun = group(library, || {
         for (rank, job) in each() {
             let _bound = rank.device.context().bind()?;
-            for part in &job.parts {
+            // Of nothing there is nothing to do, and where an empty memory begins is no library's to look at.
+            for part in job.parts.iter().filter(|part| part.count > 0) {
                 let part = if world == 1 { part.of_one() } else { *part };
                 // SAFETY: the context is bound. The job's submission keeps the memory until its stream has come by the gate, which is opened behind this; what else uses it is ordered before
                 // the event that the stream waits for, or behind the gate.
@@ -183,6 +186,7 @@ fn hand_over<V: CollectiveVendor>(
     }
     wait_for(club, &each().map(|(rank, _)| rank), begun?)?;
     for (rank, job) in each() {
+        job.ticket.begins(None);
         job.open_behind(&rank.stream)?;
     }
     Ok(())

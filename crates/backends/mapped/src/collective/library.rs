@@ -21,6 +21,8 @@ pub trait CollectiveVendor: WorkDriver {
     const COLLECTIVES: &'static str;
     /// Its library by its names, in the order in which they are tried.
     const COLLECTIVE_LIBRARIES: &'static [&'static str];
+    /// How its kernels are loaded before their first use: what messages name.
+    const LOADS_EARLY: &'static str;
 }
 
 /// Has a job that may block run on a thread of its own: what a host supplies, `on_a_thread` of `wakeline-std` say. It MUST NOT run it on the calling thread.

@@ -18,12 +18,14 @@
 //! | `club.rs` | what submissions and the crew share: what waits, what is under way, what has failed |
 //! | `crew.rs` | the thread: joining, handing over, watching, aborting, leaving |
 //! | `comm.rs` | the library's calls, each in its rank's context |
+//! | `bare.rs` | a communicator without operations, for measurements |
 //!
 //! Invariants:
 //! 1. No call of the library is made under a lock, nor by a thread that submits, tends or polls.
 //! 2. A ticket of something that fails is ended before the library is told to abort.
 //! 3. A gate is kept until it reads as open; one that a store may still open after it was given up is leaked.
 
+mod bare;
 mod club;
 mod comm;
 mod crew;
@@ -34,9 +36,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use wakeline_core::Error;
+use wakeline_core::{Error, ErrorCode};
 use wakeline_ops::port::{Collectives, Part, Promise, Seat, Ticket, UniqueId, Work};
 
+pub use self::bare::BareRanks;
 use self::club::{Club, Job, RawPart};
 pub use self::crew::{LEAVE_MS_MAX, WATCH_US_MAX, WATCH_US_MIN};
 pub use self::library::{CollectiveLibrary, CollectiveVendor, Spawn};
@@ -80,6 +83,15 @@ impl<V: CollectiveVendor> Collectives for OpDevice<V> {
         id: Option<&UniqueId>,
         joined: &Arc<Ticket>,
     ) -> Result<OpMember<V>, Error> {
+        for (at, seat) in seats.iter().enumerate() {
+            let same = |other: &&Seat<Self>| other.device.context().raw() == seat.device.context().raw();
+            if let Some(other) = seats.iter().skip(at + 1).find(same) {
+                let (one, other) = (seat.rank, other.rank);
+                let wrong =
+                    format!("ranks {one} and {other} are of one device: each rank has a device of its own");
+                return Err(Error::new(ErrorCode::InvalidCollective, [&"joining a communicator", &wrong]));
+            }
+        }
         let club = Club::new(library, seats.iter().map(|seat| seat.rank).collect(), Arc::clone(joined));
         let member = OpMember(Arc::clone(&club));
         let id = id.copied();
