@@ -24,6 +24,7 @@ pub mod graphs;
 pub mod micro;
 mod operation;
 pub mod ops;
+pub mod ranks;
 pub mod sim;
 mod threads;
 pub mod tune;

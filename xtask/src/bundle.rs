@@ -17,8 +17,8 @@ const BYTES_MAX: u64 = 60_000_000;
 /// What is built for it: the tests that run on a GPU (with the stand-in, for comparison), examples, benches, the doctor.
 const BUILD: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
     -p wakeline-tests -p wakeline-cuda -p wakeline-fake-driver -p wakeline-examples -p wakeline-benches \
-    --lib --bins --test cuda --test operations --test compile --test launches --example cuda_wait --example decode_loop \
-    --example device_ops --example pipeline --example saxpy";
+    --lib --bins --test cuda --test operations --test compile --test launches --test machine --test collectives --example cuda_wait --example decode_loop \
+    --example device_ops --example multi_device --example pipeline --example saxpy";
 
 /// The same of the package with cudarc, which is beside the workspace.
 const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=json-render-diagnostics \
@@ -27,6 +27,7 @@ const BUILD_CUDARC: &str = "build --profile bundle --locked --message-format=jso
 /// What is taken of that, by the names that cargo gives it.
 const TAKEN: &[&str] = &[
     "bench",
+    "collectives",
     "compile",
     "crowds",
     "cuda",
@@ -39,9 +40,12 @@ const TAKEN: &[&str] = &[
     "gpu",
     "gpu_checks",
     "launches",
+    "machine",
+    "multi_device",
     "operations",
     "ops",
     "pipeline",
+    "ranks",
     "saxpy",
     "tensors",
     "wake",

@@ -27,6 +27,8 @@ tests() {
     step ./cudarc_streams gpu::
     step ./compile --nocapture
     step ./launches --nocapture
+    step ./machine gpu:: --test-threads 1
+    step ./collectives gpu:: --test-threads 1
 }
 
 examples() {
@@ -34,6 +36,7 @@ examples() {
     step ./device_ops --device cuda
     step ./saxpy --device cuda
     step ./pipeline --device cuda --svg "$out/pipeline.svg"
+    step ./multi_device --device cuda
     step ./cudarc_interop
     step ./decode_loop --device cuda --json "$out/decode_loop-cuda.jsonl"
 }
@@ -45,6 +48,7 @@ benches() {
     step ./watch --json "$out/watch.jsonl"
     record ops.jsonl ./ops --device cuda
     record tensors.jsonl ./tensors
+    record ranks.jsonl ./ranks
 }
 
 # Ways of waiting beside each other: `--quick` takes under 4 minutes.
