@@ -130,9 +130,7 @@ pub(crate) fn ranks_are_handed_over_in_one_group<V: Vendor + CollectiveVendor>(r
     assert_eq!((count("ncclGroupStart"), count("ncclGroupEnd"), count("ncclAllReduce")), (1, 1, 3));
 }
 
-pub(crate) fn a_library_that_does_not_begin_what_all_have_come_to_is_told_as_that<
-    V: Vendor + CollectiveVendor,
->(
+pub(crate) fn a_library_that_does_not_begin_is_told_as_that<V: Vendor + CollectiveVendor>(
     rig: &VendorRanks<V>,
 ) {
     let fake = rig.stand_in();

@@ -106,7 +106,7 @@ fn main() {
         library::each_call_that_fails_once_is_told_by_its_name on 2;
         library::slow_calls_are_waited_for_and_none_is_made_by_who_submits on 2;
         library::ranks_are_handed_over_in_one_group on 3;
-        library::a_library_that_does_not_begin_what_all_have_come_to_is_told_as_that on 2;
+        library::a_library_that_does_not_begin_is_told_as_that on 2;
         library::ranks_of_one_device_are_told_before_the_library_is_asked on 2;
     }
     trials.extend(library::trials());

@@ -166,7 +166,9 @@ fn hand_over<V: CollectiveVendor>(
         club.block(&comms)?;
     }
     let by = Beginning { library: V::COLLECTIVES, loads_early: V::LOADS_EARLY };
-    jobs.iter().for_each(|job| job.ticket.begins(Some(by)));
+    for job in jobs {
+        job.ticket.begins(Some(by));
+    }
     let begun = group(library, || {
         for (rank, job) in each() {
             let _bound = rank.device.context().bind()?;
