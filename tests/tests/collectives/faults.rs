@@ -126,9 +126,9 @@ pub(crate) fn ranks_that_do_different_things_at_one_time_are_told<R: RanksRig>(r
         Tensor::<f32, R::Device>::zeros(4 + own).then(move |tensor| {
             let (mut sends, mut receives) = (Vec::new(), Vec::new());
             if is_first {
-                sends.push((tensor, 1))
+                sends.push((tensor, 1));
             } else {
-                receives.push((tensor, 0))
+                receives.push((tensor, 0));
             }
             rank.exchange(sends, receives)
         })
