@@ -215,9 +215,15 @@ impl Lane {
     }
 
     /// Those entries that are of work in front which nobody sees to its end: for whoever enqueues behind it from now on, at whose end they are given back.
-    #[inline]
+    #[cold]
     pub(crate) fn take_unseen(&self) -> u64 {
-        if self.unseen.load(Ordering::Relaxed) == 0 { 0 } else { self.unseen.swap(0, Ordering::AcqRel) }
+        self.unseen.swap(0, Ordering::AcqRel)
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn has_unseen(&self) -> bool {
+        self.unseen.load(Ordering::Relaxed) != 0
     }
 
     /// Whether such work alone is in the queue, and leaves no room for so many: nothing that ends would make some.
@@ -561,7 +567,7 @@ impl Permit {
     }
 
     /// It is behind all that nobody sees to its end in its stream.
-    #[inline]
+    #[cold]
     pub(crate) fn take_unseen(&mut self) {
         self.taken += self.lane.take_unseen();
     }

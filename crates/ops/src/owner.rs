@@ -25,7 +25,6 @@ unsafe impl Send for Owner {}
 
 impl Owner {
     /// Keeps `value`. Costs an allocation where it has more than four words, or is aligned to more than a word.
-    #[inline]
     pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
         if size_of::<T>() <= size_of::<Room>() && align_of::<T>() <= align_of::<Room>() {
             Self::inline(value)
@@ -34,7 +33,6 @@ impl Owner {
         }
     }
 
-    #[inline]
     fn inline<T: Send + 'static>(value: T) -> Self {
         debug_assert!(size_of::<T>() <= size_of::<Room>() && align_of::<T>() <= align_of::<Room>());
         let mut room = Room::uninit();

@@ -160,6 +160,13 @@ impl<D: Device> Submission<D> {
     /// What it enqueues from now on is behind all that is in its stream: at its end that is over, whether or not anybody has seen it.
     #[inline]
     fn goes_behind_all(&mut self) {
+        if self.stream.lane().has_unseen() {
+            self.take_unseen();
+        }
+    }
+
+    #[cold]
+    fn take_unseen(&mut self) {
         if let Some(permit) = &mut self.permit {
             permit.take_unseen();
         }
