@@ -15,7 +15,7 @@
 //! What is judged:
 //!
 //! 1. no wait ends well before its work is done, where no store lies to a wait that trusts words;
-//! 2. every wait ends within its bound: its deadline, the end of its work and what its plan may sleep or miss, the call of its token;
+//! 2. every wait ends within its bound: its deadline, the end of its work and what its plan may sleep, by what was known when it was submitted, or miss, the call of its token;
 //! 3. the device saw no misuse: no use of memory that was freed, no conflicting accesses without an order, no host at memory in use;
 //! 4. what a flight keeps is dropped once, and not before its work is done or its device has failed;
 //! 5. no word ever goes backwards;

@@ -6,12 +6,13 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use wakeline_core::{CancelToken, Charge, Instant, Mode, Nanos, Tend, Wait, WaitPlan, drive};
-use wakeline_ops::{DeviceFuture, DeviceOp, Submission, value, with_context};
+use wakeline_core::{CancelToken, Charge, Nanos, Tend, Wait, WaitPlan, drive};
+use wakeline_ops::{DeviceFuture, DeviceOp, Runtime, Submission, value, with_context};
 use wakeline_sim::{SimDevice, SimKernel, SimPort};
 
-use super::judge::{Judged, Owner, Work};
+use super::judge::{Judged, Owner, Truth, Work};
 use super::task::Task;
+use super::world::{Place, World};
 use crate::swarm::How;
 
 /// As many operations one step awaits at a time at most.
@@ -44,25 +45,43 @@ const PLANS: [[&str; 3]; 2] = [
     ],
 ];
 
-/// By how much later than its work a wait of `how` may end well, of which so much at most is expected.
-fn slack(how: How, expected: Nanos) -> Nanos {
-    let plan: WaitPlan = how.plan.unwrap_or(wakeline_ops::PLAN).parse().unwrap_or_else(|_| WaitPlan::poll());
-    plan_slack(&plan, expected)
-}
-
-/// A trusted store that is lost is found by two questions, and the third is asked by then.
-fn plan_slack(plan: &WaitPlan, expected: Nanos) -> Nanos {
-    let backstop = match plan.mode() {
-        Mode::Flag { backstop, .. } => backstop,
-        Mode::Block | Mode::Poll => Nanos::ZERO,
-    };
-    let slept = plan.predict().map_or(Nanos::ZERO, |predict| predict.max_sleep().min(expected));
-    backstop + backstop + backstop + slept
+/// How points of runtimes are waited for.
+pub(crate) fn plan_of(how: How) -> WaitPlan {
+    how.plan.unwrap_or(wakeline_ops::PLAN).parse().unwrap_or_else(|_| WaitPlan::poll())
 }
 
 /// Which work, and what is promised of it.
 type Timed = (DeviceFuture<BoxedOp>, Work, Judged, Option<CancelToken>);
-type BoxedOp = wakeline_ops::Boxed<SimDevice, ()>;
+pub(crate) type BoxedOp = wakeline_ops::Boxed<SimDevice, ()>;
+
+/// A kernel of this length, and what is true of it. `known` is one of a kind of which all others are that are; else nothing is known of it.
+pub(crate) fn operation(
+    world: &World<'_>,
+    place: &Place,
+    runtime: &Runtime<SimDevice>,
+    length: Nanos,
+    known: bool,
+) -> (DeviceFuture<BoxedOp>, Work) {
+    let work = Work::new(world.time.clone());
+    let (mine, at_end, its) = (work.clone(), work.clone(), runtime.clone());
+    let kernel = SimKernel::new(length, move |_| at_end.end());
+    let own = {
+        // Made when it is submitted, and not before.
+        let (broken, owners, device) = (world.broken.clone(), place.owners.clone(), place.device.clone());
+        move |work: &Work| Owner::of(work, device, owners, broken)
+    };
+    let op = with_context(move |submission: &mut Submission<SimDevice>| {
+        submission.stream().raw().run(&kernel, &[])?;
+        submission.retain(own(&mine));
+        if known {
+            mine.submitted(its.counts().in_flight());
+        }
+        Ok(value(()))
+    });
+    let future = op.boxed().on(runtime);
+    // Of a new number nothing is known.
+    (if known { future } else { future.keyed(world.new_key()) }, work)
+}
 
 impl Task<'_> {
     pub(crate) async fn step(&mut self, step: u32) {
@@ -92,30 +111,11 @@ impl Task<'_> {
     fn timed(&mut self, what: &'static str) -> Timed {
         let world = Rc::clone(&self.world);
         let place = &world.places[self.place];
-        let (length, work) = (self.length(), Work::new(&world));
-        let (mine, at_end) = (work.clone(), work.clone());
-        let kernel = SimKernel::new(length, move |_| at_end.end());
-        let own = {
-            // Made when it is submitted, and not before.
-            let (broken, owners, device) = (world.broken.clone(), place.owners.clone(), place.device.clone());
-            move |work: &Work| Owner::of(work, device, owners, broken)
-        };
-        let op = with_context(move |submission: &mut Submission<SimDevice>| {
-            submission.stream().raw().run(&kernel, &[])?;
-            submission.retain(own(&mine));
-            Ok(value(()))
-        });
+        let length = self.length();
         let runtime = place.a_runtime(self.dice.below(8));
-        let mut future = op.boxed().on(runtime);
-        // What is expected comes of what was seen by now, and may come of all that is in front together; of what is named by a new number nothing is.
         let known = self.dice.one_in(2);
-        let seen = world.now().since(Instant::ORIGIN).as_nanos();
-        let in_front = runtime.counts().in_flight() + CROWD_MAX;
-        let expected = Nanos::from_nanos(if known { seen.saturating_mul(in_front) } else { 0 });
-        if !known {
-            future = future.keyed(world.new_key());
-        }
-        let mut judged = Judged::now(what, &world, slack(place.how, expected));
+        let (mut future, work) = operation(&world, place, runtime, length, known);
+        let mut judged = Judged::now(what, &world).by(&plan_of(place.how));
         let mut token = None;
         if self.dice.one_in(3) {
             let timeout = self.length();
@@ -158,7 +158,7 @@ impl Task<'_> {
             polled
         })
         .await;
-        judged.judge(&self.world, self.its(), &result, work.ended_at());
+        judged.judge(&self.world, self.its(), &result, work.truth());
     }
 
     /// Many at a time, each judged when it ends.
@@ -175,7 +175,7 @@ impl Task<'_> {
                 match Pin::new(future).poll(context) {
                     Poll::Pending => left += 1,
                     Poll::Ready(result) => {
-                        judged.judge(&world, place, &result, work.ended_at());
+                        judged.judge(&world, place, &result, work.truth());
                         *timed = None;
                     }
                 }
@@ -195,7 +195,7 @@ impl Task<'_> {
         let set = Cell::new(false);
         poll_fn(|context| {
             if let Poll::Ready(result) = Pin::new(&mut future).poll(context) {
-                judged.judge(&world, &world.places[place], &result, work.ended_at());
+                judged.judge(&world, &world.places[place], &result, work.truth());
                 return Poll::Ready(());
             }
             if world.now() >= until {
@@ -270,7 +270,7 @@ impl Task<'_> {
         }
         let mut point = place.raw[at].point();
         let witness = point.witness();
-        let mut judged = Judged::now("a bare wait", &world, plan_slack(&plan, Nanos::MAX));
+        let mut judged = Judged::now("a bare wait", &world).by(&plan);
         judged.deadline = self.dice.one_in(2).then(|| world.now() + self.length());
         let wait = Wait::new(&plan).deadline(judged.deadline);
         let drops = self.dice.one_in(6).then(|| self.dice.below(4));
@@ -289,7 +289,8 @@ impl Task<'_> {
         };
         drop(point);
         if let Some(result) = result {
-            judged.judge(&world, place, &result, witness.truth().ended_at);
+            let truth = Truth { ended: witness.truth().ended_at, expected: Nanos::MAX };
+            judged.judge(&world, place, &result, truth);
         }
     }
 
@@ -297,7 +298,7 @@ impl Task<'_> {
     async fn drains(&mut self) {
         let within = self.length();
         let runtime = self.graphs.program.runtime.clone();
-        let mut judged = Judged::now("a drain", &self.world, Nanos::MAX);
+        let mut judged = Judged::now("a drain", &self.world);
         judged.deadline = Some(self.world.now() + within);
         let result = runtime.drain(within).await;
         let left = runtime.counts().in_flight();
@@ -310,6 +311,7 @@ impl Task<'_> {
             _ => {}
         }
         let ended: Result<(), wakeline_core::Error> = Ok(());
-        judged.judge(&self.world, self.its(), &ended, Some(judged.begun));
+        let truth = Truth { ended: Some(judged.begun), expected: Nanos::ZERO };
+        judged.judge(&self.world, self.its(), &ended, truth);
     }
 }
