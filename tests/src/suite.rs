@@ -31,6 +31,7 @@ pub(crate) struct Suite {
     alone: bool,
     /// Whether those that leave something behind are left out.
     no_leaving: bool,
+    left_out: u32,
     trials: Vec<Trial>,
 }
 
@@ -39,12 +40,20 @@ impl Suite {
         let (own, words): (Vec<_>, Vec<_>) = std::env::args().partition(|word| word == OWN_PROCESS);
         let (without, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == NO_LEAVING);
         let arguments = Arguments::from_iter(words);
-        Self { arguments, alone: !own.is_empty(), no_leaving: !without.is_empty(), trials: Vec::new() }
+        Self {
+            arguments,
+            alone: !own.is_empty(),
+            no_leaving: !without.is_empty(),
+            left_out: 0,
+            trials: Vec::new(),
+        }
     }
 
     /// One that may leave something behind, where `leaves`.
     pub(crate) fn add(&mut self, trial: Trial, leaves: bool) {
-        if !(leaves && self.no_leaving) {
+        if leaves && self.no_leaving {
+            self.left_out += u32::from(!trial.has_ignored_flag());
+        } else {
             self.trials.push(trial);
         }
     }
@@ -64,8 +73,11 @@ impl Suite {
         self.trials.push(trial.with_ignored_flag(is_absent));
     }
 
-    /// Says what is skipped and why, and runs the rest; does not return.
+    /// Says what is skipped and left out, and why, and runs the rest; does not return.
     pub(crate) fn run(self, all: impl IntoIterator<Item = Devices>) -> ! {
+        if self.left_out > 0 {
+            println!("left out: {} tests, which may leave something behind", self.left_out);
+        }
         for Devices { what, absent, skipped } in all {
             if let Some(why) = absent {
                 eprintln!("skipped: no {what}: {skipped} tests are ignored ({why})");

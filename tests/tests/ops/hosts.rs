@@ -20,9 +20,10 @@ device_tests![
     // A simulated device has no thread of its own for them.
     Cuda: work_behind_one_waits_for_it,
         a_panic_in_one_is_caught_and_counted;
-    Fakes: one_that_is_refused_is_dropped_uncalled,
-        one_that_was_enqueued_all_the_same_is_never_called;
-    FakesLeaving: case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_deadlock;
+    Fakes: one_that_was_enqueued_all_the_same_is_never_called;
+    // Its bytes stay: the driver may come for it yet.
+    FakesLeaving: one_that_is_refused_is_dropped_uncalled,
+        case_63_a_function_of_the_host_that_calls_the_device_gets_an_error_and_no_deadlock;
 ];
 
 fn they_are_called_once_in_the_order_of_their_stream<R: OpsRig>(rig: &R) {

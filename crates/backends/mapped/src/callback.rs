@@ -50,13 +50,18 @@ impl Callbacks {
         let data = NonNull::from(Box::leak(Box::new(Store { place, seq })));
         // SAFETY: the context is bound and the stream alive; the allocation stays until the function has done its last, or for good.
         let result = unsafe { driver.call_host(stream, run, data.as_ptr().cast()) };
-        // Where it failed the allocation is not taken back: the call may have been enqueued all the same. Some bytes are lost then.
-        if result.is_ok() {
-            count(&driver.census().callbacks_made);
-            let mut under_way = self.under_way.lock();
-            under_way.push_back((seq, Owned(data)));
-            // SAFETY: the page is there, says the caller.
-            unsafe { free_landed(&mut under_way, place) };
+        match &result {
+            Ok(()) => {
+                count(&driver.census().callbacks_made);
+                let mut under_way = self.under_way.lock();
+                under_way.push_back((seq, Owned(data)));
+                // SAFETY: the page is there, says the caller.
+                unsafe { free_landed(&mut under_way, place) };
+            }
+            // SAFETY: it was leaked above, and the driver says that it has not enqueued it.
+            Err(error) if error.enqueued_nothing() => drop(unsafe { Box::from_raw(data.as_ptr()) }),
+            // The call may have been enqueued all the same, in a graph even: the allocation is not taken back. Some bytes are lost then.
+            Err(_) => {}
         }
         result
     }

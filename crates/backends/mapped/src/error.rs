@@ -57,6 +57,13 @@ pub struct CallError {
     pub text: String,
 }
 
+impl CallError {
+    /// Whether a call that was to enqueue something has not: the driver refused it by what it is. By other failures nobody knows.
+    pub(crate) const fn enqueued_nothing(&self) -> bool {
+        matches!(self.kind, Kind::NotSupported | Kind::Capturing)
+    }
+}
+
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.status)?;

@@ -3,7 +3,7 @@
 //! ```text
 //!   Stream::call_host ──► (1) enqueued ──run, by the driver──► (2) taken, called ──► (3) over: freed by a later call
 //!                              │
-//!                              └──abandon: the context failed, the call was refused──► (4) taken, dropped; its bytes stay
+//!                              └──abandon: the context failed, the call did──► (4) taken, dropped; (3) if the driver comes, else its bytes stay
 //! ```
 //!
 //! Invariants:
@@ -23,6 +23,7 @@ use std::sync::Arc;
 use wakeline_core::Error;
 
 use crate::driver::LineDriver;
+use crate::error::CallError;
 use crate::inner::Inner;
 use crate::stream::Stream;
 use crate::sync::Lock;
@@ -109,7 +110,7 @@ impl Hosted {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Keeps one that was enqueued, and frees some that are over.
+    /// Keeps one that was enqueued, or may have been, and frees some that are over.
     fn keep(&self, call: Leaked) {
         let mut under_way = self.under_way.lock();
         for _ in 0..LOOKS_MAX.min(under_way.len()) {
@@ -201,12 +202,21 @@ impl<D: LineDriver> Stream<D> {
         let call = Leaked::new(Box::new(function), &hosted.panics);
         // SAFETY: the context is bound and the stream alive; the allocation stays until the function is over, or for good.
         let result = unsafe { context.driver.call_host(shared.raw, run, call.0.as_ptr().cast()) };
+        let refused = result.as_ref().is_err_and(CallError::enqueued_nothing);
+        let result = result.map_err(|error| shared.failed(error));
         // A capture may have begun between the look and the call.
-        let result = result.map_err(|error| shared.failed(error)).and_then(|()| shared.is_free());
+        let look = if refused { Ok(()) } else { shared.is_free() };
         drop(bound);
-        if let Err(error) = result {
-            // It may have been enqueued all the same: its bytes stay.
+        let outside = look.is_ok();
+        if let Err(error) = result.and(look) {
             hosted.drop_function(&call);
+            if refused {
+                // SAFETY: the driver says that it has not enqueued it.
+                unsafe { call.free() };
+            } else if outside {
+                // It may have been enqueued all the same: then the driver comes. In a graph it may come again and again: those bytes stay.
+                hosted.keep(call);
+            }
             return Err(error);
         }
         hosted.keep(call);
@@ -267,6 +277,21 @@ mod tests {
         assert_eq!(hosted.panics(), 0);
         // SAFETY: the driver has come, and the other handle was let go without being freed.
         unsafe { late.free() };
+    }
+
+    /// Each call that a driver carried out and told a failure of cost some bytes for good.
+    #[test]
+    fn what_a_failed_call_enqueued_is_freed_once_the_driver_has_come() {
+        let hosted = Hosted::default();
+        for _ in 0..100 {
+            let function = leaked(&hosted, || panic!("called"));
+            hosted.drop_function(&function);
+            call(&function);
+            hosted.keep(function);
+        }
+        assert!(hosted.under_way.lock().len() <= LOOKS_MAX);
+        hosted.leave();
+        assert_eq!((hosted.panics(), Arc::strong_count(&hosted.panics)), (0, 1));
     }
 
     #[test]

@@ -337,7 +337,7 @@ impl<D: LineDriver> Shared<D> {
                 // What was in front of it lands before it, or was not enqueued.
                 Ok(()) => *submission = Submission { last: seq, sure: true, ..*submission },
                 // Nothing was enqueued.
-                Err(error) if matches!(error.kind, Kind::NotSupported | Kind::Capturing) => {}
+                Err(error) if error.enqueued_nothing() => {}
                 // It may have been, all the same: the number is gone, for a later point must not end by this store.
                 Err(_) => *submission = Submission { last: seq, sure: false, ..*submission },
             }

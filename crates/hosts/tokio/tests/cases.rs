@@ -264,7 +264,15 @@ fn case_65_a_runtime_that_is_dropped_during_waits_returns_at_once() {
             let (local, stream) = (Rc::clone(&local), device.stream().unwrap());
             set.spawn_local(async move { wait(&plan(text), &stream, minute, &local).await });
         }
-        set.block_on(&runtime, async { tokio::time::sleep(Duration::from_millis(5)).await });
+        // However slow this machine is.
+        let registered = async {
+            while text != "poll" && local.registered() < 4 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        set.block_on(&runtime, async { tokio::time::timeout(Duration::from_secs(60), registered).await })
+            .unwrap();
         assert!(text == "poll" || local.registered() == 4, "{text}: {local:?}");
         let start = clock.now();
         drop(runtime);
