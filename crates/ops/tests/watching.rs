@@ -110,11 +110,12 @@ fn all_rungs_hold_with_tasks_of_several_threads_that_drop_and_forget() {
 
 #[test]
 fn a_time_out_ends_in_time_while_the_work_goes_on() {
-    let rig = rig(60_000_000, RuntimeConfig::default());
+    // Long enough for a machine that is busy.
+    let rig = rig(800_000_000, RuntimeConfig::default());
     let start = Instant::now();
     let late = one(&rig, 1).on(&rig.runtime).timeout(Nanos::from_millis(2));
     assert_eq!(block_on(late).unwrap_err().code(), ErrorCode::Timeout);
-    assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(400), "{:?}", start.elapsed());
     let token = rig.runtime.cancel_token();
     let cancelled = one(&rig, 1).on(&rig.runtime).cancelled_by(&token);
     std::thread::scope(|scope| {
