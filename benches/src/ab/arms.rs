@@ -97,7 +97,7 @@ pub const LATE_US: u32 = 500;
 impl Operation {
     /// All of them.
     fn all() -> impl Iterator<Item = Self> {
-        let awaits = ops::Arm::ALL.into_iter().filter(|arm| *arm != ops::Arm::Spin);
+        let awaits = ops::Arm::ALL.into_iter().filter(|arm| *arm != ops::Arm::Spin && !arm.is_bound());
         awaits.map(Self::Awaits).chain([Self::Scans, Self::AwaitsLate])
     }
 

@@ -53,6 +53,11 @@ impl Arm {
         Self::BareMulti,
     ];
 
+    /// Whether it knows the end beforehand: a bound, and no way to wait.
+    pub const fn is_bound(self) -> bool {
+        matches!(self, Self::Bare | Self::BareCurrent | Self::BareMulti)
+    }
+
     /// What it is called in records.
     pub const fn name(self) -> &'static str {
         match self {
