@@ -25,7 +25,7 @@ pub enum Arm {
     CurrentCold,
     /// `sync_on`.
     SyncOn,
-    /// The device's calls, a sleep of this thread, which knows when the work ends, until [`lead`] before that, and a spin on the word: a bound for all that sleep.
+    /// The device's calls, a sleep of this thread, which knows when the work ends, until a part of its length before that, and a spin on the word: a bound for all that sleep.
     Bare,
     /// The same by an [`Alarm`](crate::Alarm), which notifies a `current_thread` runtime then: a bound for all that have another thread wake theirs.
     BareCurrent,
