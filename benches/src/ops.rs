@@ -19,6 +19,7 @@ use wakeline_std::{Point, StdClock, TimerSlack, Watcher};
 use wakeline_tokio::TokioWatcher;
 
 use crate::Paired;
+use crate::alarm::Alarm;
 
 mod arm;
 mod submit;
@@ -199,6 +200,8 @@ impl<M: Machine> Operations for Bench<M> {
 pub struct Bench<M: Machine> {
     machine: Arc<M>,
     clock: StdClock,
+    /// Who knows the ends, for the arms that are bounds.
+    alarm: Arc<Alarm>,
     watcher: Watcher,
     current: Tokio,
     multi: Tokio,
@@ -254,7 +257,8 @@ impl<M: Machine> Bench<M> {
         let (no_spin, cold) = (runtime(config.spin_us(0)?)?, runtime(cold)?);
         let (workers, runtime) = (runtime(config)?, runtime(config)?);
         let stream = runtime.stream(Priority::Normal)?;
-        Ok(Self { machine, clock, watcher, current, multi, runtime, workers, no_spin, cold, stream })
+        let alarm = Arc::new(Alarm::spawn(clock, false)?);
+        Ok(Self { machine, clock, alarm, watcher, current, multi, runtime, workers, no_spin, cold, stream })
     }
 
     fn work(&self, length: Nanos) -> Work<M> {
@@ -279,7 +283,7 @@ impl<M: Machine> Bench<M> {
             }
             Arm::BareCurrent | Arm::BareMulti => {
                 let (machine, stream) = (Arc::clone(&self.machine), self.stream.clone());
-                let waits = alarmed(machine, stream, clock, length, times);
+                let waits = alarmed(machine, stream, (Arc::clone(&self.alarm), clock), length, times);
                 if arm == Arm::BareCurrent {
                     return self.current.block_on(waits);
                 }

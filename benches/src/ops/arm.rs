@@ -96,11 +96,11 @@ pub(super) fn spin(point: &impl CompletionPort) {
 pub(super) async fn alarmed<M: Machine>(
     machine: Arc<M>,
     stream: Stream<M::Device>,
-    clock: StdClock,
+    (alarm, clock): (Arc<Alarm>, StdClock),
     length: Nanos,
     times: usize,
 ) -> Result<Vec<u64>, Error> {
-    let (alarm, mut took) = (Alarm::spawn(clock, false)?, Vec::with_capacity(times));
+    let mut took = Vec::with_capacity(times);
     for _ in 0..times {
         let before = clock.now();
         let point = submitted(&*machine, &stream, length)?;

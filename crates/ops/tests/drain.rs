@@ -6,10 +6,10 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 
-use common::{Busy, CONFIG, Rig, poll_once};
+use common::{Busy, CONFIG, Rig, Woken, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
 use wakeline_ops::DeviceOp;
 use wakeline_sim::{Faults, SimConfig};
@@ -93,16 +93,6 @@ fn points_of_which_the_driver_never_says_that_they_are_done_are_counted_in_the_e
     assert_eq!((error.code(), &*error.args()[0]), (ErrorCode::NotDrained, "3"));
     rig.watcher.close();
     assert_eq!((rig.runtime.counts().in_flight(), rig.runtime.counts().leaked), (0, 3));
-}
-
-/// Counts its wakes.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 #[test]

@@ -7,10 +7,10 @@ mod common;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 
-use common::{Busy, poll_once};
+use common::{Busy, Woken, poll_once};
 use wakeline_core::{Clock, ErrorCode, Instant, Nanos};
 use wakeline_ops::port::Priority;
 use wakeline_ops::{
@@ -66,15 +66,6 @@ impl Rig {
         assert_eq!((self.device.misuses(), self.watcher.pending()), (vec![], 0));
         assert_eq!((self.runtime.counts().in_flight(), self.runtime.counts().leaked), (0, 0));
         assert_eq!(self.device.memory_use(), MemoryUse::default());
-    }
-}
-
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
-use common::{Busy, CONFIG, Rig, poll_once};
+use common::{Busy, CONFIG, Rig, Woken, poll_once};
 use wakeline_core::{ErrorCode, Nanos};
 use wakeline_ops::{
     DeviceOp, ENTRIES_MAX, IN_FLIGHT_MAX, LeastLoaded, SingleStream, Submission, all, gate, value,
@@ -139,15 +139,6 @@ fn a_stream_that_waits_for_another_behind_a_gate_is_told_so_too() {
     handle.open().unwrap();
     rig.run(held).unwrap();
     rig.assert_clean();
-}
-
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 #[test]

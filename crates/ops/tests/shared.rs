@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use common::{Busy, Rig, poll_once};
+use common::{Busy, Rig, Woken, poll_once};
 use wakeline_core::{Clock, Error, ErrorCode, Nanos};
 use wakeline_ops::port::Priority;
 use wakeline_ops::{Boxed, DeviceOp, Shared, Submission, device_op, value, zip};
@@ -168,15 +168,6 @@ fn a_poll_pends_while_another_thread_submits_it_and_is_woken() {
     });
     drop(shared);
     rig.assert_clean();
-}
-
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl std::task::Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 #[test]

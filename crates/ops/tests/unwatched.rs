@@ -7,9 +7,9 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
-use common::{Busy, CONFIG, Rig, poll_once};
+use common::{Busy, CONFIG, Rig, Woken, poll_once};
 use wakeline_core::{
     Awaiter, Charge, Clock, CompletionPort, Error, ErrorCode, Instant, Lookout, Nanos, Report, Tend, Watched,
 };
@@ -19,15 +19,6 @@ use wakeline_sim::{SimDevice, VirtualTime, VirtualWatcher};
 const MS: Nanos = Nanos::from_millis(1);
 const US: Nanos = Nanos::from_micros(1);
 const MANY: usize = 3_000;
-
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 #[test]
 fn what_comes_behind_a_closed_watcher_is_refused_and_who_waited_for_room_is_woken_and_told() {

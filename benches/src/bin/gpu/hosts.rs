@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Instant as Wall;
 
 use tokio::runtime::{Builder, Runtime};
@@ -120,6 +121,7 @@ pub(crate) struct Hosts {
     runtime: Runtime,
     workers: Runtime,
     thread: WatcherHandle,
+    alarm: Arc<Alarm>,
     idle: StdIdle,
     watcher: Watcher,
 }
@@ -144,7 +146,8 @@ impl Hosts {
         let clock = StdClock::new();
         let local = runtime.block_on(async { TokioLocal::new(clock, ParkPolicy::default()) })?;
         let thread = watcher.handle();
-        Ok(Self { local, runtime, workers, thread, idle: StdIdle::new(clock), watcher })
+        let alarm = Arc::new(Alarm::spawn(clock, false)?);
+        Ok(Self { local, runtime, workers, thread, alarm, idle: StdIdle::new(clock), watcher })
     }
 
     pub(crate) fn measure(
@@ -218,7 +221,7 @@ impl Hosts {
                 (0..task.waits).map(|_| spin()).collect()
             }
             Place::Local => self.runtime.block_on(task.locally(&self.local)),
-            Place::Alarmed(lead_us) => self.on_workers(task.alarmed(lead_us)),
+            Place::Alarmed(lead_us) => self.on_workers(task.alarmed(Arc::clone(&self.alarm), lead_us)),
             Place::Workers | Place::Stirred => {
                 let (tokio, stir) = (task.tokio.clone(), place == Place::Stirred);
                 let waits = task.watched(move |port, plan, point| tokio.wait(port, plan, point).stir(stir));
@@ -246,8 +249,7 @@ impl Hosts {
 }
 
 impl Task {
-    async fn alarmed(self, lead_us: u64) -> Result<Vec<i64>, Error> {
-        let alarm = Alarm::spawn(self.clock, false)?;
+    async fn alarmed(self, alarm: Arc<Alarm>, lead_us: u64) -> Result<Vec<i64>, Error> {
         let mut late = Vec::new();
         for _ in 0..self.waits {
             let launched = self.steps.launch(LENGTH, false)?;

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use wakeline_core::{Error, Nanos};
 use wakeline_ops::{DeviceOp, Runtime, StreamPoolRoundRobin, Submission, device_op};
@@ -79,3 +81,13 @@ impl<T: Send + 'static> DeviceOp for Busy<T> {
 }
 
 device_op!([T] Busy<T> where T: Send + 'static);
+
+/// A waker that counts its wakes.
+#[derive(Default)]
+pub(crate) struct Woken(pub(crate) AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
